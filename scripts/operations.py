@@ -147,13 +147,6 @@ def argument(node: ast.arg, default: ast.expr | None) -> Argument:
     return Argument(node.arg, ast.unparse(node.annotation), None if default is None else ast.unparse(default))
 
 
-def service_signature(node: ast.FunctionDef) -> Signature:
-    """What a method of the broker returns to its caller."""
-    signature = signature_of(node)
-    decorated = [ast.unparse(each) for each in node.decorator_list]
-    return signature._replace(result=f"Steps[{signature.result}]") if "at_once" in decorated else signature
-
-
 SPEC: Final = tree_of("operations/spec.py")
 DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items()}
 CALLED: Final = [each for each in OPERATIONS.values() if each.exposure == "call"]
@@ -169,9 +162,7 @@ def services() -> dict[str, Signature]:
     }
     found |= {name: each._replace(result=f"Steps[{each.result}]") for name, each in DECLARED.items()}
     for tree in SERVICES:
-        found |= {
-            name: service_signature(node) for name, node in methods_of(tree).items() if name in OPERATIONS
-        }
+        found |= {name: signature_of(node) for name, node in methods_of(tree).items() if name in OPERATIONS}
     return found
 
 
@@ -351,6 +342,40 @@ def shown_answer(result: str) -> str:
     return " or ".join(ANSWERS.get(part, part) for part in result.split(" | "))
 
 
+# The facades of a broker in this process.
+
+
+def program() -> str:
+    signatures = services()
+    operations = [each for each in OPERATIONS.values() if each.exposure != "front ends"]
+    bound = "".join(f"        self.{of.name} = operations.{of.name}\n" for of in operations if of.waits)
+    methods = "\n".join(program_method(of, signatures[of.name]) for of in operations if not of.waits)
+    return f'''{HEAD}"""The broker's operations as its facades run them: every one as steps."""
+
+{imports_of(SPEC, tree_of("api/operations.py"), *SERVICES)}
+from penstock.api.operations import ProducerOperations
+from penstock.broker.steps import Steps
+
+
+class ProgramOperations:
+    """The same operations for drivers: what does not wait is called when they are run, under the lock."""
+
+    def __init__(self, operations: Any) -> None:
+        self._operations = operations
+{bound}
+{methods}'''
+
+
+def program_method(of: OperationEntry, signature: Signature) -> str:
+    call = f"self._operations.{of.name}({signature.names})"
+    lines = [f"def {of.name}({signature.plain}) -> Steps[{signature.result}]:", "    yield from ()"]
+    if signature.result == "None":
+        lines.append(f"    {call}")
+    else:
+        lines += [f"    result: {signature.result} = {call}", "    return result"]
+    return "".join(f"    {line}\n" for line in lines)
+
+
 # Permissions.
 
 
@@ -481,6 +506,7 @@ def generated() -> dict[Path, str]:
         "api/declared.py": interface(),
         "client/calls.py": client(),
         "operations/calls.py": calls(),
+        "broker/program.py": program(),
         "frontends/security/needs.py": needs(),
         "frontends/security/guarded.py": guarded(),
     }

@@ -1,8 +1,9 @@
 """A producer with transactions, as Kafka's clients have one, on a broker in this process."""
 
+from collections.abc import Generator
 from typing import Any
 
-from penstock.api.broker import Broker
+from penstock.broker.embedded import EmbeddedBroker
 from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
 from penstock.model.message import Receipt
@@ -11,9 +12,10 @@ from penstock.wire.records import TRANSACTIONAL, BatchBuilder
 TIMEOUT_MS = 60_000
 
 
-def run(broker: Broker, name: str, *arguments: Any) -> Any:
+def run(broker: EmbeddedBroker, name: str, *arguments: Any) -> Any:
     """An operation that is for front ends."""
-    return broker._driver.run(getattr(broker._operations, name)(*arguments))
+    work = getattr(broker._local, name)(*arguments)
+    return broker._driver.run(work) if isinstance(work, Generator) else work
 
 
 def batch(
@@ -31,7 +33,7 @@ class Producer:
     version = 1
 
     def __init__(
-        self, broker: Broker, name: str = "p", timeout_ms: int = TIMEOUT_MS, version: int = 1
+        self, broker: EmbeddedBroker, name: str = "p", timeout_ms: int = TIMEOUT_MS, version: int = 1
     ) -> None:
         self.version = version
         self.broker = broker
@@ -56,7 +58,7 @@ class Producer:
         data = batch(list(values), self.id, self.epoch, sequence)
         self.last = (topic, partition, data)
         if self.version == 1:
-            receipt = self.broker.append(topic, partition, data)
+            receipt: Receipt = self.broker.append(topic, partition, data)
         else:
             [receipt] = run(self.broker, "append_in_transaction", topic, [(partition, data)], True, self.name)
             if not isinstance(receipt, Receipt):
@@ -93,6 +95,6 @@ class Producer:
         self.end(commit=False)
 
 
-def committed(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
+def committed(broker: EmbeddedBroker, topic: str, partition: int = 0) -> list[bytes | None]:
     """What a reader sees."""
     return [message.value for message in broker.read(topic, partition=partition, limit=10_000)]

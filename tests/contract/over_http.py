@@ -10,9 +10,10 @@ does not have (producers, stream groups, staged batches) is not here.
 import base64
 import http.client
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -22,7 +23,6 @@ from penstock import errors
 from penstock.api.broker import Broker
 from penstock.api.operations import Wrap
 from penstock.api.work import Work
-from penstock.broker.drivers.at_once import at_once
 from penstock.errors import Closed, PenstockError, TopicNotFound
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
@@ -42,6 +42,7 @@ from penstock.types import LANES
 from penstock.wire.records import LANE_MASK, LANE_SHIFT, Record
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 WAIT_S_MAX = 60  # Of one request; who waits longer asks again.
 CODES = {
@@ -50,6 +51,17 @@ CODES = {
     if issubclass(kind, PenstockError)
 }
 Document = dict[str, Any]
+
+
+def at_once(function: Callable[P, T]) -> Callable[P, Work[T]]:
+    """A request as the work that a facade hands to its driver."""
+
+    @wraps(function)
+    def work(*args: P.args, **options: P.kwargs) -> Work[T]:
+        yield from ()
+        return function(*args, **options)
+
+    return work
 
 
 class HttpServer(VirtualServer):

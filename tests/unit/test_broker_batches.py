@@ -25,7 +25,7 @@ FAILURE = Failure("ValueError", "no", "abc")
 
 def consumer_of(broker: TestBroker, topic: str = "orders", **options: object) -> BatchConsumer:
     given: GroupOptions = options  # type: ignore[assignment]
-    return broker._driver.run(broker._operations.batch_consumer(topic, "g", None, None, given))  # type: ignore[attr-defined, no-any-return]
+    return broker._driver.run(broker._local.batch_consumer(topic, "g", None, None, given))
 
 
 def receive(broker: TestBroker, consumer: BatchConsumer, limit: int = 100) -> list[LeasedBatch]:
@@ -253,7 +253,7 @@ def test_a_stream_consumer_reads_commits_and_resumes(broker: TestBroker) -> None
     broker._driver.run(consumer.commit({0: 3}))
     broker._driver.run(consumer.keep([], {0: 3}))
     assert values(receive(broker, consumer)) == [b"%d" % number for number in range(3, 10)]
-    assert broker._driver.run(consumer.heartbeat()) == [0]
+    assert consumer.heartbeat() == [0]
     assert broker.depth("orders", "g") == 7
     with pytest.raises(OffsetOutOfRange):
         broker._driver.run(consumer.commit({0: 11}))
@@ -276,7 +276,7 @@ def test_a_stream_consumer_whose_group_is_gone_has_no_heart(broker: TestBroker) 
     broker.delete_group("orders", "g")
 
     with pytest.raises(Closed):
-        broker._driver.run(consumer.heartbeat())
+        consumer.heartbeat()
 
 
 def test_closing_gives_back_what_was_lent(broker: TestBroker) -> None:

@@ -4,14 +4,13 @@ import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.broker.observability.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
-from penstock.broker.operations import LocalOperations
 from penstock.config.broker import BrokerConfig
 from penstock.errors import Closed, StorageFailed
 from penstock.model.info import BrokerInfo
@@ -22,7 +21,7 @@ Read = Callable[..., Any]
 
 
 def families(broker: TestBroker) -> dict[str, Family]:
-    found = broker._driver.run(cast("LocalOperations", broker._operations).metrics())
+    found = broker._driver.run(broker._local.metrics())
     return {family.metric.name: family for family in found}
 
 
@@ -128,7 +127,7 @@ def test_batches_that_are_passed_on_as_they_are_count_too(penstock: TestBroker, 
     penstock.create_topic("orders")
     penstock.publish_batch("orders", [b"x"] * 100)
     penstock.advance("2s")
-    operations = cast("LocalOperations", penstock._operations)
+    operations = penstock._local
     consumer = penstock._driver.run(
         operations.batch_consumer("orders", "billing", None, None, {"kind": kind})
     )
@@ -267,7 +266,7 @@ def test_others_have_a_turn_and_what_goes_meanwhile_is_left_out(penstock: TestBr
     for topic in ("orders", "bills"):
         penstock.create_topic(topic)
         penstock.create_group(topic, "one")
-    steps = cast("LocalOperations", penstock._operations).metrics()
+    steps = penstock._local.metrics()
     next(steps)
     penstock.delete_topic("bills")
     penstock.delete_group("orders", "one")
@@ -282,7 +281,7 @@ def test_others_have_a_turn_and_what_goes_meanwhile_is_left_out(penstock: TestBr
 def test_a_broker_that_is_closed_meanwhile_says_so(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     penstock.create_topic("bills")
-    steps = cast("LocalOperations", penstock._operations).metrics()
+    steps = penstock._local.metrics()
     next(steps)
     penstock.close()
 

@@ -39,8 +39,8 @@ class Lives:
 
     def consumer(self, **options: object) -> BatchConsumer:
         given: GroupOptions = options  # type: ignore[assignment]
-        operations = self.broker._operations
-        return self.broker._driver.run(operations.batch_consumer("orders", "g", None, None, given))  # type: ignore[attr-defined, no-any-return]
+        operations = self.broker._local
+        return self.broker._driver.run(operations.batch_consumer("orders", "g", None, None, given))
 
     def receive(self, consumer: BatchConsumer, limit: int = 100) -> list[LeasedBatch]:
         return self.broker._driver.run(consumer.receive(limit, 0))
@@ -171,7 +171,7 @@ def test_what_was_read_before_a_restart_may_be_committed_after_it_and_is_not_rea
     assert (read.start, read.end) == (0, 5)
     lives.kill()
     consumer = lives.consumer(kind="stream")
-    lives.broker._driver.run(consumer.heartbeat())
+    consumer.heartbeat()
 
     lives.commit(consumer, 5)
 

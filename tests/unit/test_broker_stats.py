@@ -61,7 +61,7 @@ def test_the_bytes_are_those_on_disk_with_journal_and_schedule() -> None:
 
 
 def test_a_server_may_say_how_many_connections_it_has(penstock: TestBroker) -> None:
-    penstock._operations.connections = lambda: 7  # type: ignore[attr-defined]
+    penstock._local.connections = lambda: 7
 
     assert penstock.stats().connections == 7
 
@@ -86,7 +86,7 @@ def test_what_waits_is_told_by_partition_for_the_slowest_group(penstock: TestBro
     stream.receive(5)
     stream.commit()
 
-    waiting = penstock._driver.run(penstock._operations.waiting())  # type: ignore[attr-defined]
+    waiting = penstock._local.waiting()
 
     assert waiting == {("orders", 0): 1, ("orders", 1): 2, ("audit", 0): 1}
 

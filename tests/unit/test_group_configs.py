@@ -1,6 +1,6 @@
 """Settings of Kafka's groups: kept, handed on to queue groups, and refused where they cannot be."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from penstock.testing import TestBroker
 
 
 def operations(broker: TestBroker) -> LocalOperations:
-    return cast("LocalOperations", broker._operations)
+    return broker._local
 
 
 def alter(broker: TestBroker, group: str, **said: Any) -> None:
@@ -21,7 +21,7 @@ def alter(broker: TestBroker, group: str, **said: Any) -> None:
 
 
 def lock_ms(broker: TestBroker, group: str = "billing") -> int:
-    return broker._driver.run(operations(broker).group_config(group))[1].share_lock_ms
+    return operations(broker).group_config(group)[1].share_lock_ms
 
 
 def test_what_was_said_is_there_after_a_restart_and_a_damaged_file_is_told() -> None:
@@ -105,5 +105,5 @@ def test_members_of_a_consumer_group_keep_to_its_times() -> None:
 
         broker.advance("1.5s")
 
-        assert broker._driver.run(operations(broker).consumer_group("billing")) is None
-        assert broker._driver.run(operations(broker).consumer_group("usual")) is not None
+        assert operations(broker).consumer_group("billing") is None
+        assert operations(broker).consumer_group("usual") is not None

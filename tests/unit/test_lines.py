@@ -24,7 +24,7 @@ async def opened() -> EmbeddedAsyncBroker:
 
 
 def started(broker: EmbeddedAsyncBroker, *batches: tuple[int, bytes]) -> "asyncio.Task[list[Any]]":
-    operations: Any = broker._operations
+    operations = broker.operations
     return asyncio.ensure_future(broker.run(operations.append_records("orders", list(batches), True)))
 
 

@@ -160,7 +160,7 @@ def test_every_resource_has_operations() -> None:
 def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
     with TestBroker.open() as broker:
         broker.set_user("anna", "correct horse", [Grant(role="reader", topics=["logs"])])
-        access = broker._operations.access  # type: ignore[attr-defined]
+        access = broker._local.access
         assert isinstance(access, Access)
         stored = access.user("anna")
         assert isinstance(stored, StoredUser)

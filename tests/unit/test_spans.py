@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel import Spans, facts, links, parent, place, set_up
 
-from penstock.broker.operations import LocalOperations
+from penstock.broker.program import ProgramOperations
 from penstock.errors import InvalidName
 from penstock.model.message import Message
 from penstock.testing import AsyncTestBroker, TestBroker
@@ -221,7 +221,7 @@ def test_opentelemetry_that_is_imported_and_not_set_up_changes_nothing(penstock:
         with consumer.receive()[0] as message:
             assert message.headers == {}
 
-    assert type(penstock._operations) is LocalOperations
+    assert type(penstock._operations) is ProgramOperations
 
 
 WITHOUT = """

@@ -5,16 +5,15 @@ would cost more than the request (docs/decisions/0012-one-facade.md).
 """
 
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
-from penstock.api.operations import Operations
 from penstock.api.work import Work
 from penstock.broker.core import Core
-from penstock.broker.drivers.at_once import at_once
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.embedded import make_core
 from penstock.broker.operations import LocalOperations
+from penstock.broker.program import ProgramOperations
 from penstock.config.broker import BrokerConfig
 from penstock.model.info import StorageProblem
 
@@ -26,7 +25,7 @@ class EmbeddedAsyncBroker(AsyncBroker):
 
     def __init__(self, core: Core, driver: LoopDriver) -> None:
         self.operations = LocalOperations(core)
-        super().__init__(self.operations, driver)
+        super().__init__(ProgramOperations(self.operations), driver)
         self._core = core
         self._loop_driver = driver
         self.start = (
@@ -41,9 +40,9 @@ class EmbeddedAsyncBroker(AsyncBroker):
         await driver.open()
         return cls(core, driver)
 
-    def through(self, operations: Operations) -> AsyncBroker:
+    def through(self, operations: Any) -> AsyncBroker:
         """The same broker for somebody whose operations these are."""
-        return AsyncBroker(operations, self._loop_driver)
+        return AsyncBroker(ProgramOperations(operations), self._loop_driver)
 
     def problems(self) -> list[StorageProblem]:
         """What is wrong with its storage, warnings left out."""
@@ -51,7 +50,7 @@ class EmbeddedAsyncBroker(AsyncBroker):
 
     def check_storage(self) -> None:
         """Look whether the data directory is there, and whether there is room if there was none."""
-        self.start(at_once(self._core.storage.check)(), lambda _result, _error: None)
+        self._loop_driver.call(self._core.storage.check)
 
     def on_work(self, function: Callable[[], None] | None) -> None:
         """Have it called when the next operation begins, and only then."""

@@ -18,7 +18,6 @@ from typing import Final
 
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
-from penstock.broker.drivers.at_once import at_once
 from penstock.broker.state import GroupConsumer
 from penstock.broker.steps import Steps
 from penstock.errors import Closed
@@ -83,7 +82,6 @@ class BatchConsumer(BrokerConsumer):
         self._state.one_at_least = one_at_least
         self._state.locks_max = self._core.group_configs.locks_max(self._state.group.name)
 
-    @at_once
     def unsettled(self, partition: int, leases: list[int]) -> list[Run]:
         """Queue groups: what of these leases of a partition was neither settled nor lost."""
         return self._core.queues.unsettled(self._state, partition, leases)
@@ -92,7 +90,6 @@ class BatchConsumer(BrokerConsumer):
         """Stream groups: everything below these offsets, by partition, is done."""
         return self._core.streams.commit_offsets(self._state, offsets)
 
-    @at_once
     def heartbeat(self) -> list[int]:
         """Stream groups: stay a member; returns the partitions to work on."""
         if self.closed:
@@ -105,15 +102,15 @@ class BatchConsumer(BrokerConsumer):
         """Stream groups: call this with the partitions when they change, before any message of them comes."""
         self._state.on_assignment = tell
 
-    @at_once
-    def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> None:
+    def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> Steps[None]:
         """The consumer came back with only these leases, and has read up to these positions."""
+        yield from ()
         if self.kind == "stream":
             self._core.streams.resume(self._state, positions)
         else:
             self._core.queues.keep(self._state, set(leases))
 
-    @at_once
-    def lose(self) -> None:
+    def lose(self) -> Steps[None]:
         """Queue groups: give back all it holds and count the attempt; it goes on, on another connection."""
+        yield from ()
         self._core.queues.keep(self._state, frozenset(), disconnected=True)

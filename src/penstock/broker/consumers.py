@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.core import Core
-from penstock.broker.drivers.at_once import at_once
 from penstock.broker.state import GroupConsumer
 from penstock.broker.steps import Steps
 from penstock.model.message import Message
@@ -58,14 +57,16 @@ class BrokerConsumer:
         yield from self.create_missing(outputs)
         yield from ack
 
-    @at_once
-    def close(self) -> None:
+    # These wait for nothing, but are steps: before a driver answers, it finishes the jobs that they cause.
+
+    def close(self) -> Steps[None]:
         """Give back what was not answered."""
+        yield from ()
         self._core.close_consumer(self._state)
 
-    @at_once
-    def disconnect(self) -> None:
+    def disconnect(self) -> Steps[None]:
         """Its connection was lost: give back what was not answered, and count the attempt."""
+        yield from ()
         self._core.close_consumer(self._state, disconnected=True)
 
 

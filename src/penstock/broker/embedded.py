@@ -14,6 +14,7 @@ from penstock.api.broker import Broker
 from penstock.broker.core import Core
 from penstock.broker.drivers.threads import ThreadDriver
 from penstock.broker.operations import LocalOperations
+from penstock.broker.program import ProgramOperations
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import MEMORY, BrokerConfig
 from penstock.errors import DirectoryUnusable
@@ -47,7 +48,8 @@ class EmbeddedBroker(Broker):
     """A broker in this process."""
 
     def __init__(self, core: Core, driver: ThreadDriver) -> None:
-        super().__init__(LocalOperations(core), driver)
+        self._local = LocalOperations(core)
+        super().__init__(ProgramOperations(self._local), driver)
         self._core = core
 
     @classmethod

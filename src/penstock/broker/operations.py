@@ -17,7 +17,6 @@ from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.access.scram import Scram
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
-from penstock.broker.drivers.at_once import at_once
 from penstock.broker.observability.measuring import Family
 from penstock.broker.observability.tracing import parse_id
 from penstock.broker.producers import ProducerSteps
@@ -117,12 +116,10 @@ class LocalOperations(ProtocolOperations):
     def delete_topic(self, name: str) -> Steps[None]:
         return self._core.topics.delete(name)
 
-    @at_once
     def topics(self) -> list[str]:
         """The names of all topics, without the broker's own."""
         return sorted(name for name in self._core.state.topics if not name.startswith("__"))
 
-    @at_once
     def topic_exists(self, topic: str) -> bool:
         try:
             self._core.state.topic(topic)
@@ -130,11 +127,9 @@ class LocalOperations(ProtocolOperations):
             return False
         return True
 
-    @at_once
     def describe_topic(self, name: str) -> TopicInfo:
         return self._core.describe_topic(name)
 
-    @at_once
     def producer(self, compression: Compression) -> ProducerOperations:
         return ProducerSteps(self._core, compression)
 
@@ -148,7 +143,6 @@ class LocalOperations(ProtocolOperations):
         """What tasks have staged, all of it and once."""
         return self._core.staging.publish(topic, application, version, staged)
 
-    @at_once
     def published_version(self, topic: str, application: str) -> int | None:
         """The last version of an application."""
         return self._core.staging.version(topic, application)
@@ -160,7 +154,6 @@ class LocalOperations(ProtocolOperations):
         found = self._core.state.find(topic) or (yield from self._core.missing.create(topic))
         return found.version, found.settings
 
-    @at_once
     def new_producer_id(self) -> int:
         """An id that no other producer of this data directory has."""
         return self._core.catalogue.new_producer_id()
@@ -199,7 +192,6 @@ class LocalOperations(ProtocolOperations):
     def delete_group(self, topic: str, group: str) -> Steps[None]:
         return self._core.groups.delete(topic, group)
 
-    @at_once
     def describe_group(self, topic: str, group: str) -> GroupInfo:
         """How far a group is."""
         return self._core.progress.describe(topic, group)
@@ -217,7 +209,6 @@ class LocalOperations(ProtocolOperations):
         """Say how far a reader from outside has come."""
         return self._core.commits.commit_offsets(topic, group, offsets)
 
-    @at_once
     def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
         """Be ready for deleted messages."""
         return self._core.restoring.begin(topic, partition, start)
@@ -237,7 +228,6 @@ class LocalOperations(ProtocolOperations):
         """Which offset a time is, by partition."""
         return self._core.fetching.offsets(topic, at, journal)
 
-    @at_once
     def read(
         self,
         topic: str,
@@ -250,11 +240,9 @@ class LocalOperations(ProtocolOperations):
         """Stored messages from a place on."""
         return self._core.browsing.read(topic, partition, offset, from_time, to_time, limit)
 
-    @at_once
     def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
         return self._core.browsing.peek(topic, partition, count)
 
-    @at_once
     def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:
         """Everything that happened to a message."""
         return self._core.tracing.trace(topic, partition, offset)
@@ -265,12 +253,10 @@ class LocalOperations(ProtocolOperations):
         """Publish a message again and again."""
         return self._core.schedules.add_recurring(topic, message, cron, timezone)
 
-    @at_once
     def scheduled(self, topic: str, limit: int) -> list[ScheduledMessage]:
         """Messages that wait for their time."""
         return list(self._core.schedules.list(topic, limit))
 
-    @at_once
     def scheduled_count(self, topic: str) -> int:
         """How many messages wait for their time."""
         return self._core.schedules.count(topic)
@@ -285,12 +271,10 @@ class LocalOperations(ProtocolOperations):
 
     # Dead letters.
 
-    @at_once
     def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
         """The dead letters that were not redriven yet."""
         return list(self._core.dead_letters.list(topic, limit))
 
-    @at_once
     def dead_letter(self, topic: str, identity: str) -> DeadLetter:
         """One of them, also if it was redriven."""
         return self._core.dead_letters.find(topic, parse_id(identity))
@@ -317,12 +301,10 @@ class LocalOperations(ProtocolOperations):
     def create_key(self, name: str, grants: Any, quota: Any) -> Steps[NewKey]:
         return self._core.access.create_key(name, grants, quota)
 
-    @at_once
     def keys(self) -> list[KeyInfo]:
         """The API keys there are."""
         return self._core.access.keys()
 
-    @at_once
     def revoke_key(self, key_id: str) -> None:
         self._core.access.revoke_key(key_id)
 
@@ -330,47 +312,37 @@ class LocalOperations(ProtocolOperations):
         """Make a user, or change one."""
         return self._core.access.set_user(name, password, grants, quota)
 
-    @at_once
     def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
         """Change what a user may do."""
         self._core.access.alter_user(name, grants, quota)
 
-    @at_once
     def acls(self) -> list[Acl]:
         return self._core.access.acls()
 
-    @at_once
     def create_acls(self, acls: list[Acl]) -> None:
         self._core.access.create_acls(acls)
 
-    @at_once
     def delete_acls(self, acls: list[Acl]) -> None:
         self._core.access.delete_acls(acls)
 
-    @at_once
     def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:
         """Give a user a password that was salted elsewhere."""
         self._core.access.set_scram(name, mechanism, scram)
 
-    @at_once
     def drop_scram(self, name: str, mechanism: str) -> None:
         self._core.access.drop_scram(name, mechanism)
 
-    @at_once
     def scrams(self) -> dict[str, dict[str, int]]:
         return self._core.access.scrams()
 
-    @at_once
     def users(self) -> list[UserInfo]:
         return self._core.access.users()
 
-    @at_once
     def delete_user(self, name: str) -> None:
         self._core.access.delete_user(name)
 
     # The broker itself.
 
-    @at_once
     def stats(self) -> BrokerInfo:
         """The broker at a glance."""
         return self._core.stats(self.connections())
@@ -383,12 +355,10 @@ class LocalOperations(ProtocolOperations):
         """Every topic and group in a line; for the doors of this process, not for a connection."""
         return self._core.overviews.overview()
 
-    @at_once
     def lanes(self, topic: str) -> dict[str, int]:
         """Stored messages by lane; for the doors of this process, not for a connection."""
         return self._core.facts.lanes(topic)
 
-    @at_once
     def waiting(self) -> dict[tuple[str, int], int]:
         """Messages that wait in each partition; for the doors of this process, not for a connection."""
         return self._core.facts.waiting()

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
-from penstock.broker.drivers.at_once import at_once
 from penstock.broker.matching import TOO_LONG
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
@@ -40,21 +39,17 @@ class ProtocolOperations:
 
     # Topics and partitions.
 
-    @at_once
     def cluster_id(self) -> str:
         """By which Kafka's clients know this broker's directory."""
         return self._core.catalogue.cluster_id
 
-    @at_once
     def topic_names(self) -> Mapping[bytes, str]:
         """The names of all topics by id, as they are at any time; for the doors of this process."""
         return self._core.fetching.names
 
-    @at_once
     def layout(self, topic: str) -> Layout:
         return self._core.fetching.layout(topic)
 
-    @at_once
     def read_records(
         self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool
     ) -> RawFetched:
@@ -65,13 +60,11 @@ class ProtocolOperations:
         """Wait until something happens on a topic."""
         return self._core.fetching.arrival(topic, until_ms)
 
-    @at_once
     def delete_records(self, topic: str, partition: int, offset: int | None) -> int:
         """Let a partition begin later; returns where it begins."""
         found = self._core.state.topic(topic)
         return self._core.maintenance.delete_records(found, found.partition(partition), offset)
 
-    @at_once
     def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
         """Which offset a time is."""
         return self._core.fetching.position(topic, partition, at, committed)
@@ -155,7 +148,6 @@ class ProtocolOperations:
         """The same, and the producer has the next epoch from then on, which is the answer."""
         return self._core.transactions.end(known_as, producer_id, epoch, commit, claim, next_epoch=True)
 
-    @at_once
     def transaction(self, transactional_id: str) -> TransactionState | None:
         """What is known of a transactional id."""
         return self._core.transactions.describe(transactional_id)
@@ -170,7 +162,6 @@ class ProtocolOperations:
             raise InvalidValue(name="pattern", value=pattern[:40], why=TOO_LONG)
         return [name for name in names if tried.matches(pattern, name)]
 
-    @at_once
     def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
         """Who writes to a partition under numbers."""
         return self._core.transactions.producers(topic, partition)
@@ -185,11 +176,9 @@ class ProtocolOperations:
         """Get what is assigned in it."""
         return self._core.coordination.sync(group, request)
 
-    @at_once
     def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
         return self._core.coordination.heartbeat(group, member, instance, generation)
 
-    @at_once
     def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
         return self._core.coordination.leave(group, leavers)
 
@@ -203,37 +192,30 @@ class ProtocolOperations:
         """Join, stay in or leave a group in which the broker assigns."""
         return self._core.coordination.consumer_heartbeat(group, request)
 
-    @at_once
     def consumer_group(self, group: str) -> ConsumerGroupState | None:
         """Such a group, with its members."""
         return self._core.coordination.consumers(group)
 
-    @at_once
     def check_reader(self, group: str, member: str, epoch: int) -> Code:
         """Whether somebody is in such a group, and may use its offsets."""
         return self._core.coordination.check_reader(group, member, epoch)
 
-    @at_once
     def committed_offsets(self, topic: str, group: str) -> dict[int, Commit]:
         """Where a group has come."""
         return self._core.commits.read(topic, group)
 
-    @at_once
     def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> list[int]:
         """Of these, the offsets that an open transaction may still commit."""
         return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
 
-    @at_once
     def topics_with_offsets(self, group: str) -> list[str]:
         """The topics on which a group may have come somewhere."""
         return self._core.coordination.topics(group)
 
-    @at_once
     def queued_topics(self, group: str) -> list[str]:
         """The topics on which a group is a queue group."""
         return self._core.coordination.topics(group, "queue")
 
-    @at_once
     def check_share_group(self, group: str) -> Code:
         """Whether Kafka's clients may have a share group of that name."""
         return self._core.coordination.check_share(group)
@@ -242,16 +224,13 @@ class ProtocolOperations:
         """A group has come nowhere."""
         return self._core.coordination.forget(topic, group, partitions)
 
-    @at_once
     def member_groups(self) -> list[KafkaGroupState]:
         """All that Kafka's clients call a group."""
         return self._core.coordination.groups()
 
-    @at_once
     def member_group(self, group: str) -> KafkaGroupState | None:
         return self._core.coordination.describe(group)
 
-    @at_once
     def group_config(self, group: str) -> tuple[GroupConfig, GroupRules]:
         """What was said about one of them, and what counts."""
         return self._core.group_configs.said(group), self._core.group_configs.counting(group)
@@ -259,12 +238,10 @@ class ProtocolOperations:
     def alter_group_config(self, group: str, said: GroupConfig) -> Steps[None]:
         return self._core.group_configs.alter(group, said)
 
-    @at_once
     def configured_groups(self) -> list[str]:
         """The groups about which something was said."""
         return self._core.group_configs.names()
 
-    @at_once
     def check_delete_group(self, group: str) -> Code:
         """Whether nobody is in it, so that it may be deleted from its topics."""
         return self._core.coordination.check_delete(group)

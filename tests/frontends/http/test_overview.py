@@ -78,7 +78,7 @@ async def test_the_lines_of_others_are_not_told(secured: Place) -> None:
 
 async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
     clock = ManualClock()
-    watch = OverviewHistory(http.broker, http.gateway, Reports(http.broker, http.gateway), clock)
+    watch = OverviewHistory(http.broker, http.gateway, Reports(http.gateway), clock)
     await http.broker.create_group("orders", "billing")
     idle = await http.broker.run(http.gateway.overview())
     await http.broker.publish("orders", b"a")
@@ -97,7 +97,7 @@ async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
 
 async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
     clock = ManualClock()
-    watch = OverviewHistory(http.broker, http.gateway, Reports(http.broker, http.gateway), clock)
+    watch = OverviewHistory(http.broker, http.gateway, Reports(http.gateway), clock)
     await http.broker.create_group("orders", "billing")
     await http.broker.publish("orders", b"a")
     seen = await http.broker.run(http.gateway.overview())
@@ -115,7 +115,7 @@ async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
 
 
 async def test_what_was_deleted_is_forgotten(http: Place) -> None:
-    watch = OverviewHistory(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
+    watch = OverviewHistory(http.broker, http.gateway, Reports(http.gateway), ManualClock())
     watch.note(await http.broker.run(http.gateway.overview()))
     await http.broker.delete_topic("orders")
     seen = await http.broker.run(http.gateway.overview())
@@ -149,7 +149,7 @@ def test_latency_stays_in_its_range_when_a_group_was_deleted() -> None:
 
 
 async def test_latency_is_that_since_the_last_look(http: Place) -> None:
-    watch = OverviewHistory(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
+    watch = OverviewHistory(http.broker, http.gateway, Reports(http.gateway), ManualClock())
     watch.note(await http.broker.run(http.gateway.overview()))
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:
@@ -164,7 +164,7 @@ async def test_latency_is_that_since_the_last_look(http: Place) -> None:
 
 
 async def test_latency_is_told_of_each_group_by_itself(http: Place) -> None:
-    watch = OverviewHistory(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
+    watch = OverviewHistory(http.broker, http.gateway, Reports(http.gateway), ManualClock())
     await http.broker.create_group("orders", "idle")
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:

@@ -5,7 +5,7 @@ import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 import uvloop
@@ -20,6 +20,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
 
 T = TypeVar("T")
+P = ParamSpec("P")
 QUICK = KafkaSettings(initial_rebalance_delay_ms=0)  # Most tests have one member, or want several rounds.
 PARTITIONS = 4
 
@@ -42,6 +43,14 @@ class Server:
         """Something that belongs on the server's loop."""
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
         return future.result(timeout=30)
+
+    def call(self, operation: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """An operation that never waits."""
+
+        async def called() -> T:
+            return operation(*args, **options)
+
+        return self.run(called())
 
     def stop(self) -> None:
         """Drain and close."""

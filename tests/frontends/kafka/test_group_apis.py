@@ -170,7 +170,7 @@ def test_a_group_has_a_name(raw: Raw, group: str) -> None:
 def until_two_are_in(kafka: Server, group: str) -> None:
     """Their connections are two, so one may be read after the other."""
     for _ in range(10_000):
-        state = kafka.run(kafka.broker.run(kafka.broker.operations.member_group(group)))
+        state = kafka.call(kafka.broker.operations.member_group, group)
         if state is not None and len(state.members) == 2:
             return
     raise AssertionError("nobody came")
@@ -237,7 +237,7 @@ def test_a_place_is_committed_and_fetched(raw: Raw, topic: str, version: int) ->
 
 
 def test_places_by_the_ids_of_topics(kafka: Server, raw: Raw, topic: str) -> None:
-    known = kafka.run(kafka.broker.run(kafka.broker.operations.layout(topic)))
+    known = kafka.call(kafka.broker.operations.layout, topic)
     part = offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     asked = offsets.OffsetCommitRequest(
         group_id=topic,

@@ -29,7 +29,7 @@ def orders(kafka: Server) -> bytes:
 def made(kafka: Server, topic: str = "orders", partitions: int = 1, **options: Any) -> bytes:
     kafka.run(kafka.broker.create_topic(topic, partitions=partitions))
     kafka.run(kafka.broker.create_group(topic, "billing", kind="queue", start="earliest", **options))
-    return kafka.run(kafka.broker.run(kafka.broker.operations.layout(topic))).id
+    return kafka.call(kafka.broker.operations.layout, topic).id
 
 
 def group(kafka: Server, topic: str = "orders") -> Any:

@@ -160,7 +160,7 @@ def test_the_level_is_there_after_a_restart_and_for_topics_that_are_new_to_the_g
         kafka.run(kafka.broker.create_topic("returns", partitions=1))
 
     def topic_id(topic: str) -> bytes:
-        return kafka.run(kafka.broker.run(kafka.broker.operations.layout(topic))).id
+        return kafka.call(kafka.broker.operations.layout, topic).id
 
     for kafka in serving(str(tmp_path)):
         orders, returns = topic_id("orders"), topic_id("returns")

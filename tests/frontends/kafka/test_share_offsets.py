@@ -112,5 +112,5 @@ def test_a_new_share_group_delivers_five_times_as_kafkas_does(kafka: Server) -> 
     with Raw(kafka) as raw:
         assert beat(raw, 0, "orders").error_code == 0
 
-    _, rules = kafka.run(kafka.broker.run(kafka.broker.operations.group_config("billing")))
+    _, rules = kafka.call(kafka.broker.operations.group_config, "billing")
     assert rules.share_attempts == 5  # The least of its queue groups.

@@ -98,7 +98,7 @@ def test_a_batch_that_was_changed_on_the_way_is_told_from_one_that_was_built_wro
 def test_our_own_protocol_refuses_the_same(kafka: Server, name: str, operation: str) -> None:
     async def asked() -> Any:
         broker = kafka.broker
-        operations: Any = broker._operations
+        operations: Any = broker.operations
         data = UNREADABLE[name]
         if operation == "append":
             return await broker.run(operations.append(NAME, 0, data))

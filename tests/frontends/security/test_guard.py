@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 
 from penstock import frontends
 from penstock.api.operations import Operations
-from penstock.broker.operations import LocalOperations
 from penstock.errors import Forbidden, PenstockError, QuotaExceeded
 from penstock.frontends.security.guard import REFUSED_MAX
 from penstock.frontends.security.guarded import GuardedOperations
@@ -46,8 +45,7 @@ def guard(broker: TestBroker) -> Guard:
     def make(*grants: Grant, quota: Quota | None = None) -> Any:
         permissions = Permissions(grants)
         identity = Identity(kind="user", name="anna", permissions=permissions, quota=quota or Quota())
-        local = broker._operations
-        assert isinstance(local, LocalOperations)
+        local = broker._local
         return GuardedOperations(identity, local, local.audit, broker.clock)
 
     return make
@@ -56,7 +54,7 @@ def guard(broker: TestBroker) -> Guard:
 def operation_names() -> set[str]:
     """What a broker in a process can be asked for."""
     core = TestBroker.open()
-    found = {name for name in dir(core._operations) if not name.startswith("_")}
+    found = {name for name in dir(core._local) if not name.startswith("_")}
     core.close()
     return found - NO_OPERATIONS
 
@@ -64,12 +62,24 @@ def operation_names() -> set[str]:
 def arguments(name: str, topic: str = "orders", group: str = "billing") -> list[Any]:
     """Something for each argument of an operation; it is not run, so only names matter."""
     broker = TestBroker.open()
-    parameters = inspect.signature(getattr(broker._operations, name)).parameters
+    parameters = inspect.signature(getattr(broker._local, name)).parameters
     broker.close()
     known: dict[str, Any] = {"topic": topic, "name": topic, "group": group, "schedule_id": f"{topic}:0:s3"}
     known |= {"options": {}, "message": Message(b"x"), "messages": [Message(b"x")], "batches": []}
     # The claim is the guard's own to make.
     return [known.get(parameter) for parameter in parameters if parameter != "claim"]
+
+
+def begin(operations: Any, name: str, *values: Any) -> None:
+    """Ask for an operation and run no steps; one that has none may fail: its arguments are nonsense."""
+    try:
+        work = getattr(operations, name)(*values)
+    except Forbidden:
+        raise
+    except (PenstockError, TypeError, AttributeError):
+        return
+    if isinstance(work, Generator):
+        work.close()
 
 
 # The table.
@@ -120,7 +130,7 @@ def test_a_role_may_do_what_its_actions_say_and_nothing_else(guard: Guard, name:
 
     allowed = True
     try:
-        getattr(operations, name)(*arguments(name)).close()
+        begin(operations, name, *arguments(name))
     except Forbidden:
         allowed = False
 
@@ -131,7 +141,7 @@ def test_a_role_may_do_what_its_actions_say_and_nothing_else(guard: Guard, name:
 def test_a_grant_on_one_topic_is_none_on_another(guard: Guard, name: str) -> None:
     operations = guard(Grant(role="admin", topics=["orders"]))
 
-    getattr(operations, name)(*arguments(name, "orders")).close()
+    begin(operations, name, *arguments(name, "orders"))
     for other in ("orders.eu", "invoices", "order"):
         with pytest.raises(
             Forbidden, match=rf"user anna is not allowed to {verb(NEEDS[name])} topic {other}"
@@ -143,7 +153,7 @@ def test_a_grant_on_one_topic_is_none_on_another(guard: Guard, name: str) -> Non
 def test_a_grant_on_one_group_is_none_on_another(guard: Guard, name: str) -> None:
     operations = guard(Grant(role="admin", groups=["billing*"]))
 
-    getattr(operations, name)(*arguments(name, group="billing-eu")).close()
+    begin(operations, name, *arguments(name, group="billing-eu"))
     with pytest.raises(Forbidden, match=r" (topic orders, )?group shipping; it needs the "):
         getattr(operations, name)(*arguments(name, group="shipping"))
 
@@ -152,7 +162,7 @@ def test_roles_add_up(guard: Guard) -> None:
     operations = guard(Grant(role="producer", topics=["orders"]), Grant(role="reader", topics=["invoices"]))
 
     operations.publish(*arguments("publish", "orders")).close()
-    operations.peek(*arguments("peek", "invoices")).close()
+    begin(operations, "peek", *arguments("peek", "invoices"))
     with pytest.raises(Forbidden):
         operations.peek(*arguments("peek", "orders"))
 
@@ -177,7 +187,7 @@ def test_dead_letters_go_to_no_topic_that_their_maker_may_not_administer(guard: 
 
 
 def run(broker: TestBroker, work: Any) -> Any:
-    return broker._driver.run(work)
+    return broker._driver.run(work) if isinstance(work, Generator) else work
 
 
 def test_lists_tell_of_what_one_may_see(broker: TestBroker, guard: Guard) -> None:
@@ -335,8 +345,8 @@ def test_answers_are_remembered_up_to_a_limit(guard: Guard, monkeypatch: pytest.
     operations = guard(Grant(role="reader"))
 
     for number in range(10):
-        operations.peek(f"topic-{number}", 1, None).close()
-        operations.peek("x" * (1000 + number), 1, None).close()
+        begin(operations, "peek", f"topic-{number}", 1, None)
+        begin(operations, "peek", "x" * (1000 + number), 1, None)
 
     allowed = operations._allowed["peek"]
     assert 0 < len(allowed) <= 3

@@ -248,6 +248,14 @@ class LoopDriver(Driver):
             running.advance()
         return running
 
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call an operation that never waits; the jobs it causes follow."""
+        self._check_open()
+        result = function(*arguments)
+        if self._state.jobs:
+            self._own(self._run_jobs())
+        return result
+
     async def run(self, steps: Steps[T]) -> T:
         """Run an operation to its end, waiting where it waits.
 

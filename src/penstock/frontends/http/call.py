@@ -49,7 +49,7 @@ class HttpShared:
         self.consumers = HttpConsumers(broker)
         gateway.ended.append(self.consumers.forget)
         self.receipts = ReceiptCodec()
-        self.reports = Reports(broker, gateway)
+        self.reports = Reports(gateway)
         self.watch = OverviewHistory(broker, gateway, self.reports)
 
 

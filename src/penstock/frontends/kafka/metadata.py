@@ -7,7 +7,6 @@ forbids it."""
 from collections.abc import Awaitable
 from contextlib import suppress
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -80,7 +79,7 @@ def _answer(
 def _asked(call: KafkaCall[MetadataRequest]) -> list[MetadataRequestTopic]:
     topics = call.request.topics
     if topics is None or (not topics and call.version == ALL_IF_EMPTY):
-        return [MetadataRequestTopic(name=name) for name in now(call.operations.topics())]
+        return [MetadataRequestTopic(name=name) for name in call.operations.topics()]
     return topics
 
 
@@ -89,14 +88,14 @@ def _described(
 ) -> MetadataResponseTopic:
     name = asked.name
     if name is None:
-        names = now(call.operations.topic_names())
+        names = call.operations.topic_names()
         name = names.get(asked.topic_id)
     if name is None:
         return MetadataResponseTopic(
             error_code=Code.UNKNOWN_TOPIC_ID, name=None if call.version >= 12 else "", topic_id=asked.topic_id
         )
     try:
-        layout = now(call.operations.layout(name))
+        layout = call.operations.layout(name)
     except PenstockError as missing:
         error = failures.get(name, missing)
         return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=NO_UUID)
@@ -122,7 +121,7 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name in their order, from a place on, and up to so many partitions."""
     asked = call.request
-    names = sorted(topic.name for topic in asked.topics) or now(call.operations.topics())
+    names = sorted(topic.name for topic in asked.topics) or call.operations.topics()
     answer = DescribeTopicPartitionsResponse()
     left = max(min(asked.response_partition_limit, PARTITIONS_MAX), 1)
     for name in names:
@@ -150,7 +149,7 @@ def _detailed(
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     """A topic from a partition on; and where to go on, if that is not all of it."""
     try:
-        layout = now(call.operations.layout(name))
+        layout = call.operations.layout(name)
     except PenstockError as error:
         return DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name), 0
     end = min(layout.partitions, first + limit)

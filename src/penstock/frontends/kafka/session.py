@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.at_once import now
 from penstock.clock import Clock
 from penstock.config.server import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.errors import Unauthenticated
@@ -87,7 +86,7 @@ class KafkaSession:
     def names(self) -> Mapping[bytes, str]:
         """The topics' names by their ids, as they are now."""
         if self._names is None:
-            self._names = now(self.operations.topic_names())
+            self._names = self.operations.topic_names()
         return self._names
 
     @property

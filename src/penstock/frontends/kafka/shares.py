@@ -14,7 +14,6 @@ from typing import Final, cast
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.at_once import now
 from penstock.broker.drivers.loop import ignore_result
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
@@ -54,7 +53,7 @@ class Share:
     def held(self, partition: int) -> list[Run]:
         """What the member holds of a partition, in order."""
         leases = self._held.get(partition, set())
-        runs = now(self.consumer.unsettled(partition, list(leases)))
+        runs = self.consumer.unsettled(partition, list(leases))
         self._held[partition] = {run[1] for run in runs}
         return sorted(runs, key=_start)
 
@@ -99,13 +98,13 @@ class ConsumingMember(ShareMember):
 
     async def share(self, topic: str) -> Share:
         """The member's part of a topic, which is opened if it is not."""
-        layout = now(self.operations.layout(topic))
+        layout = self.operations.layout(topic)
         found = self._shares.get(topic)
         if found is not None and found.topic_id == layout.id and not found.is_gone:
             return found
         options: GroupOptions = {"kind": "queue"}
         try:
-            now(self.operations.describe_group(topic, self.group))
+            self.operations.describe_group(topic, self.group)
         except GroupNotFound:
             options |= self._wishes()
         opening = self.operations.batch_consumer(topic, self.group, self._name(), None, options)
@@ -122,7 +121,7 @@ class ConsumingMember(ShareMember):
 
     def _wishes(self) -> GroupOptions:
         """What operators have said about a group that is new on a topic."""
-        said, rules = now(self.operations.group_config(self.group))
+        said, rules = self.operations.group_config(self.group)
         wishes: GroupOptions = {
             "start": start_of(rules.share_start, self._wall_ms()),
             "max_attempts": rules.share_attempts,
@@ -153,7 +152,7 @@ class ConsumingMember(ShareMember):
         for topic in sorted(self.topics):
             try:
                 share = await self.share(topic)
-                found[share.topic_id] = now(self.operations.layout(topic)).partitions
+                found[share.topic_id] = self.operations.layout(topic).partitions
             except TopicNotFound:
                 continue  # It may come.
         for topic, share in list(self._shares.items()):
@@ -201,7 +200,7 @@ class Shares(ShareGroups[ConsumingMember]):
 
     def heartbeat(self, member: ConsumingMember) -> None:
         """Give a member time until its next heartbeat."""
-        session_ms = now(member.operations.group_config(member.group))[1].share_session_ms
+        session_ms = member.operations.group_config(member.group)[1].share_session_ms
         member.deadline_ms = self._clock.steady_ms() + session_ms
         if self._timer is None or session_ms / 1000 < self._timer.when() - asyncio.get_running_loop().time():
             self._look_in(session_ms)

@@ -8,6 +8,7 @@ delivery here: leases, groups, durability are the broker's.
 with docs/protocols/native.md by a test.
 """
 
+from collections.abc import Generator
 from typing import Any, Final, cast
 
 import msgspec
@@ -120,7 +121,7 @@ def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
 
 def new_producer(session: NativeSession, correlation: int, _: bytes) -> None:
     """An id for a producer."""
-    session.start(session.operations.new_producer_id(), correlation, native.encode_producer)
+    session.connection.answer(native.encode_producer(correlation, session.operations.new_producer_id()))
 
 
 class _Published:
@@ -318,7 +319,7 @@ def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
     inner = session.consumer(native.decode_consumer(body)).inner
     if inner.closed:
         raise Closed(what="consumer")
-    session.start(inner.heartbeat(), correlation, ok_frame)
+    session.connection.answer(ok_frame(correlation, inner.heartbeat()))
 
 
 def ack_and_publish(session: NativeSession, correlation: int, body: bytes) -> None:
@@ -362,8 +363,11 @@ def call(session: NativeSession, correlation: int, body: bytes) -> None:
         message_of(value) if isinstance(value, WireMessage) else value
         for value in msgspec.structs.astuple(arguments)
     ]
-    operation = getattr(session.operations, name)
-    session.start(operation(*values), correlation, _answer)
+    result = getattr(session.operations, name)(*values)
+    if isinstance(result, Generator):
+        session.start(result, correlation, _answer)
+    else:  # It did not wait.
+        session.connection.answer(_answer(correlation, result))
 
 
 def _answer(correlation: int, result: Any) -> bytes:

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from penstock.api.aio import AsyncBroker
 from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.at_once import now
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
@@ -110,7 +109,7 @@ class AuthGateway:
 
     def cluster_id(self) -> str:
         """The name of the broker's directory, which every client of Kafka's is told."""
-        return now(self._broker.operations.cluster_id())
+        return self._broker.operations.cluster_id()
 
     def operations(self, identity: Identity) -> BrokerOperations:
         """The broker's operations, as far as this identity may call them."""
@@ -136,7 +135,7 @@ class AuthGateway:
     def overview(self) -> Work[Overview]:
         return self._broker.operations.overview()
 
-    def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:
+    def pipeline_reports(self, offset: int, limit: int) -> list[StoredMessage]:
         """What pipelines have reported, from an offset on."""
         return self._broker.operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 

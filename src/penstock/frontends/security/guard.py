@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
 from penstock.broker.access.audit import DONE, Audit
-from penstock.broker.drivers.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.broker.steps import Steps
 from penstock.clock import Clock
@@ -181,7 +180,7 @@ class Guard:
 
     def seen(self, names: list[str]) -> list[str]:
         """Of these transactional ids, those it may know of."""
-        states = [now(self._operations.transaction(name)) for name in names]
+        states = [self._operations.transaction(name) for name in names]
         return [state.name for state in states if state is not None and self.sees(state)]
 
     def _claim(self, name: str | None) -> Claim:

@@ -83,16 +83,16 @@ class GuardedOperations(Guard):
             self._check_topic("delete_topic", name)
         return self._audited("delete_topic", (name,), self._operations.delete_topic, name)
 
-    def topics(self) -> Steps[list[str]]:
+    def topics(self) -> list[str]:
         self._check("topics")
-        return filtered(visible_topics, self, self._operations.topics())
+        return visible_topics(self, self._operations.topics())
 
-    def topic_exists(self, topic: str) -> Steps[bool]:
+    def topic_exists(self, topic: str) -> bool:
         if topic not in self._allowed["topic_exists"]:
             self._check_topic("topic_exists", topic)
         return self._operations.topic_exists(topic)
 
-    def describe_topic(self, name: str) -> Steps[TopicInfo]:
+    def describe_topic(self, name: str) -> TopicInfo:
         if name not in self._allowed["describe_topic"]:
             self._check_topic("describe_topic", name)
         return self._operations.describe_topic(name)
@@ -129,7 +129,7 @@ class GuardedOperations(Guard):
             self._check_topic("publish_staged", topic)
         return self._operations.publish_staged(topic, application, version, staged)
 
-    def published_version(self, topic: str, application: str) -> Steps[int | None]:
+    def published_version(self, topic: str, application: str) -> int | None:
         if topic not in self._allowed["published_version"]:
             self._check_topic("published_version", topic)
         return self._operations.published_version(topic, application)
@@ -143,9 +143,9 @@ class GuardedOperations(Guard):
             return self._after_creating(topic, self._operations.publish, topic, message)
         return self._operations.publish(topic, message)
 
-    def producer(self, compression: Compression) -> Steps[ProducerOperations]:
+    def producer(self, compression: Compression) -> ProducerOperations:
         self._check("producer")
-        return filtered(GuardedProducer, self, self._operations.producer(compression))
+        return GuardedProducer(self, self._operations.producer(compression))
 
     def create_group(self, topic: str, group: str, options: GroupOptions) -> Steps[None]:
         self._check("create_group", topic, group)
@@ -155,7 +155,7 @@ class GuardedOperations(Guard):
         self._check("delete_group", topic, group)
         return self._operations.delete_group(topic, group)
 
-    def describe_group(self, topic: str, group: str) -> Steps[GroupInfo]:
+    def describe_group(self, topic: str, group: str) -> GroupInfo:
         self._check("describe_group", topic, group)
         return self._operations.describe_group(topic, group)
 
@@ -173,12 +173,11 @@ class GuardedOperations(Guard):
         self._check("commit_offsets", topic, group)
         return self._operations.commit_offsets(topic, group, offsets)
 
-    def begin_restore(self, topic: str, partition: int, start: int) -> Steps[Restore]:
+    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
         if topic not in self._allowed["begin_restore"]:
             self._check_topic("begin_restore", topic)
-        return self._audited(
-            "begin_restore", (topic,), self._operations.begin_restore, topic, partition, start
-        )
+        with self._auditing("begin_restore", topic):
+            return self._operations.begin_restore(topic, partition, start)
 
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
         if topic not in self._allowed["restore"]:
@@ -245,17 +244,17 @@ class GuardedOperations(Guard):
         from_time: Instant | None,
         to_time: Instant | None,
         limit: int,
-    ) -> Steps[list[StoredMessage]]:
+    ) -> list[StoredMessage]:
         if topic not in self._allowed["read"]:
             self._check_topic("read", topic)
         return self._operations.read(topic, partition, offset, from_time, to_time, limit)
 
-    def peek(self, topic: str, count: int, partition: int | None) -> Steps[list[StoredMessage]]:
+    def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
         if topic not in self._allowed["peek"]:
             self._check_topic("peek", topic)
         return self._operations.peek(topic, count, partition)
 
-    def trace(self, topic: str, partition: int | None, offset: int | None) -> Steps[Trace]:
+    def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:
         self._check("trace", topic_of(topic))
         return self._operations.trace(topic, partition, offset)
 
@@ -268,12 +267,12 @@ class GuardedOperations(Guard):
             return self._after_creating(topic, self._operations.schedule, topic, message, cron, timezone)
         return self._operations.schedule(topic, message, cron, timezone)
 
-    def scheduled(self, topic: str, limit: int) -> Steps[list[ScheduledMessage]]:
+    def scheduled(self, topic: str, limit: int) -> list[ScheduledMessage]:
         if topic not in self._allowed["scheduled"]:
             self._check_topic("scheduled", topic)
         return self._operations.scheduled(topic, limit)
 
-    def scheduled_count(self, topic: str) -> Steps[int]:
+    def scheduled_count(self, topic: str) -> int:
         if topic not in self._allowed["scheduled_count"]:
             self._check_topic("scheduled_count", topic)
         return self._operations.scheduled_count(topic)
@@ -286,7 +285,7 @@ class GuardedOperations(Guard):
         self._check("reschedule", topic_of(schedule_id))
         return self._operations.reschedule(schedule_id, delay, deliver_at)
 
-    def dead_letters(self, topic: str, limit: int) -> Steps[list[DeadLetter]]:
+    def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
         if topic not in self._allowed["dead_letters"]:
             self._check_topic("dead_letters", topic)
         return self._operations.dead_letters(topic, limit)
@@ -319,29 +318,31 @@ class GuardedOperations(Guard):
         self._check("create_key")
         return self._audited("create_key", (name,), self._operations.create_key, name, grants, quota)
 
-    def keys(self) -> Steps[list[KeyInfo]]:
+    def keys(self) -> list[KeyInfo]:
         self._check("keys")
         return self._operations.keys()
 
-    def revoke_key(self, key_id: str) -> Steps[None]:
+    def revoke_key(self, key_id: str) -> None:
         self._check("revoke_key")
-        return self._audited("revoke_key", (key_id,), self._operations.revoke_key, key_id)
+        with self._auditing("revoke_key", key_id):
+            return self._operations.revoke_key(key_id)
 
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
         self._check("set_user")
         return self._audited("set_user", (name,), self._operations.set_user, name, password, grants, quota)
 
-    def users(self) -> Steps[list[UserInfo]]:
+    def users(self) -> list[UserInfo]:
         self._check("users")
         return self._operations.users()
 
-    def delete_user(self, name: str) -> Steps[None]:
+    def delete_user(self, name: str) -> None:
         self._check("delete_user")
-        return self._audited("delete_user", (name,), self._operations.delete_user, name)
+        with self._auditing("delete_user", name):
+            return self._operations.delete_user(name)
 
-    def stats(self) -> Steps[BrokerInfo]:
+    def stats(self) -> BrokerInfo:
         self._check("stats")
-        return filtered(visible_stats, self, self._operations.stats())
+        return visible_stats(self, self._operations.stats())
 
     def auto_create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         if name not in self._allowed["auto_create_topic"]:
@@ -355,20 +356,20 @@ class GuardedOperations(Guard):
             return self._after_creating(topic, self._operations.metadata, topic)
         return self._operations.metadata(topic)
 
-    def topic_names(self) -> Steps[Mapping[bytes, str]]:
+    def topic_names(self) -> Mapping[bytes, str]:
         self._check("topic_names")
         return self._operations.topic_names()
 
-    def cluster_id(self) -> Steps[str]:
+    def cluster_id(self) -> str:
         self._check("cluster_id")
         return self._operations.cluster_id()
 
-    def layout(self, topic: str) -> Steps[Layout]:
+    def layout(self, topic: str) -> Layout:
         if topic not in self._allowed["layout"]:
             self._check_topic("layout", topic)
         return self._operations.layout(topic)
 
-    def lanes(self, topic: str) -> Steps[dict[str, int]]:
+    def lanes(self, topic: str) -> dict[str, int]:
         if topic not in self._allowed["lanes"]:
             self._check_topic("lanes", topic)
         return self._operations.lanes(topic)
@@ -395,7 +396,7 @@ class GuardedOperations(Guard):
 
     def read_records(
         self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool
-    ) -> Steps[RawFetched]:
+    ) -> RawFetched:
         if topic not in self._allowed["read_records"]:
             self._check_topic("read_records", topic)
         return self._operations.read_records(topic, partition, offset, max_bytes, committed)
@@ -405,17 +406,16 @@ class GuardedOperations(Guard):
             self._check_topic("arrival", topic)
         return self._operations.arrival(topic, until_ms)
 
-    def position(self, topic: str, partition: int, at: At, committed: bool) -> Steps[Position]:
+    def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
         if topic not in self._allowed["position"]:
             self._check_topic("position", topic)
         return self._operations.position(topic, partition, at, committed)
 
-    def delete_records(self, topic: str, partition: int, offset: int | None) -> Steps[int]:
+    def delete_records(self, topic: str, partition: int, offset: int | None) -> int:
         if topic not in self._allowed["delete_records"]:
             self._check_topic("delete_records", topic)
-        return self._audited(
-            "delete_records", (topic,), self._operations.delete_records, topic, partition, offset
-        )
+        with self._auditing("delete_records", topic):
+            return self._operations.delete_records(topic, partition, offset)
 
     def batch_consumer(
         self,
@@ -440,12 +440,12 @@ class GuardedOperations(Guard):
             self._operations.batch_consumer(topic, group, consumer_id, max_in_flight, options),
         )
 
-    def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
+    def dead_letter(self, topic: str, identity: str) -> DeadLetter:
         if topic not in self._allowed["dead_letter"]:
             self._check_topic("dead_letter", topic)
         return self._operations.dead_letter(topic, identity)
 
-    def new_producer_id(self) -> Steps[int]:
+    def new_producer_id(self) -> int:
         self._check("new_producer_id")
         return self._operations.new_producer_id()
 
@@ -500,15 +500,15 @@ class GuardedOperations(Guard):
         self._check("end_epoch")
         return self._operations.end_epoch(known_as, producer_id, epoch, commit, self._claim(known_as))
 
-    def transaction(self, transactional_id: str) -> Steps[TransactionState | None]:
+    def transaction(self, transactional_id: str) -> TransactionState | None:
         self._check("transaction")
-        return filtered(visible_transaction, self, self._operations.transaction(transactional_id))
+        return visible_transaction(self, self._operations.transaction(transactional_id))
 
     def transactional_ids(self, pattern: str) -> Steps[list[str]]:
         self._check("transactional_ids")
         return filtered(visible_transactional_ids, self, self._operations.transactional_ids(pattern))
 
-    def active_producers(self, topic: str, partition: int) -> Steps[list[ActiveProducer]]:
+    def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
         if topic not in self._allowed["active_producers"]:
             self._check_topic("active_producers", topic)
         return self._operations.active_producers(topic, partition)
@@ -521,11 +521,11 @@ class GuardedOperations(Guard):
         self._check("sync_group", None, group)
         return self._operations.sync_group(group, request)
 
-    def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Steps[Code]:
+    def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
         self._check("heartbeat_group", None, group)
         return self._operations.heartbeat_group(group, member, instance, generation)
 
-    def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> Steps[list[Code]]:
+    def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
         self._check("leave_group", None, group)
         return self._operations.leave_group(group, leavers)
 
@@ -533,11 +533,11 @@ class GuardedOperations(Guard):
         self._check("consumer_group_heartbeat", None, group)
         return self._operations.consumer_group_heartbeat(group, request)
 
-    def consumer_group(self, group: str) -> Steps[ConsumerGroupState | None]:
+    def consumer_group(self, group: str) -> ConsumerGroupState | None:
         self._check("consumer_group", None, group)
         return self._operations.consumer_group(group)
 
-    def check_reader(self, group: str, member: str, epoch: int) -> Steps[Code]:
+    def check_reader(self, group: str, member: str, epoch: int) -> Code:
         self._check("check_reader", None, group)
         return self._operations.check_reader(group, member, epoch)
 
@@ -547,23 +547,23 @@ class GuardedOperations(Guard):
         self._check("commit_group_offsets", topic, group)
         return self._operations.commit_group_offsets(topic, group, commits, by)
 
-    def committed_offsets(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
+    def committed_offsets(self, topic: str, group: str) -> dict[int, Commit]:
         self._check("committed_offsets", topic, group)
         return self._operations.committed_offsets(topic, group)
 
-    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
+    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> list[int]:
         self._check("unsettled_offsets", topic, group)
         return self._operations.unsettled_offsets(topic, group, partitions)
 
-    def topics_with_offsets(self, group: str) -> Steps[list[str]]:
+    def topics_with_offsets(self, group: str) -> list[str]:
         self._check("topics_with_offsets", None, group)
-        return filtered(visible_topics, self, self._operations.topics_with_offsets(group))
+        return visible_topics(self, self._operations.topics_with_offsets(group))
 
-    def queued_topics(self, group: str) -> Steps[list[str]]:
+    def queued_topics(self, group: str) -> list[str]:
         self._check("queued_topics", None, group)
-        return filtered(visible_topics, self, self._operations.queued_topics(group))
+        return visible_topics(self, self._operations.queued_topics(group))
 
-    def check_share_group(self, group: str) -> Steps[Code]:
+    def check_share_group(self, group: str) -> Code:
         self._check("check_share_group", None, group)
         return self._operations.check_share_group(group)
 
@@ -571,15 +571,15 @@ class GuardedOperations(Guard):
         self._check("forget_offsets", topic, group)
         return self._operations.forget_offsets(topic, group, partitions)
 
-    def member_groups(self) -> Steps[list[KafkaGroupState]]:
+    def member_groups(self) -> list[KafkaGroupState]:
         self._check("member_groups")
-        return filtered(visible_groups, self, self._operations.member_groups())
+        return visible_groups(self, self._operations.member_groups())
 
-    def member_group(self, group: str) -> Steps[KafkaGroupState | None]:
+    def member_group(self, group: str) -> KafkaGroupState | None:
         self._check("member_group", None, group)
         return self._operations.member_group(group)
 
-    def group_config(self, group: str) -> Steps[tuple[GroupConfig, GroupRules]]:
+    def group_config(self, group: str) -> tuple[GroupConfig, GroupRules]:
         self._check("group_config", None, group)
         return self._operations.group_config(group)
 
@@ -587,45 +587,50 @@ class GuardedOperations(Guard):
         self._check("alter_group_config", None, group)
         return self._audited("alter_group_config", (group,), self._operations.alter_group_config, group, said)
 
-    def configured_groups(self) -> Steps[list[str]]:
+    def configured_groups(self) -> list[str]:
         self._check("configured_groups")
-        return filtered(visible_group_names, self, self._operations.configured_groups())
+        return visible_group_names(self, self._operations.configured_groups())
 
-    def check_delete_group(self, group: str) -> Steps[Code]:
+    def check_delete_group(self, group: str) -> Code:
         self._check("check_delete_group", None, group)
         return self._operations.check_delete_group(group)
 
-    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> Steps[None]:
+    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
         self._check("alter_user")
-        return self._audited("alter_user", (name,), self._operations.alter_user, name, grants, quota)
+        with self._auditing("alter_user", name):
+            return self._operations.alter_user(name, grants, quota)
 
-    def acls(self) -> Steps[list[Acl]]:
+    def acls(self) -> list[Acl]:
         self._check("acls")
         return self._operations.acls()
 
-    def create_acls(self, acls: list[Acl]) -> Steps[None]:
+    def create_acls(self, acls: list[Acl]) -> None:
         self._check("create_acls")
-        return self._audited("create_acls", (acls,), self._operations.create_acls, acls)
+        with self._auditing("create_acls", acls):
+            return self._operations.create_acls(acls)
 
-    def delete_acls(self, acls: list[Acl]) -> Steps[None]:
+    def delete_acls(self, acls: list[Acl]) -> None:
         self._check("delete_acls")
-        return self._audited("delete_acls", (acls,), self._operations.delete_acls, acls)
+        with self._auditing("delete_acls", acls):
+            return self._operations.delete_acls(acls)
 
-    def set_scram(self, name: str, mechanism: str, scram: Scram) -> Steps[None]:
+    def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:
         self._check("set_scram")
-        return self._audited("set_scram", (name,), self._operations.set_scram, name, mechanism, scram)
+        with self._auditing("set_scram", name):
+            return self._operations.set_scram(name, mechanism, scram)
 
-    def drop_scram(self, name: str, mechanism: str) -> Steps[None]:
+    def drop_scram(self, name: str, mechanism: str) -> None:
         self._check("drop_scram")
-        return self._audited("drop_scram", (name,), self._operations.drop_scram, name, mechanism)
+        with self._auditing("drop_scram", name):
+            return self._operations.drop_scram(name, mechanism)
 
-    def scrams(self) -> Steps[dict[str, dict[str, int]]]:
+    def scrams(self) -> dict[str, dict[str, int]]:
         self._check("scrams")
         return self._operations.scrams()
 
-    def waiting(self) -> Steps[dict[tuple[str, int], int]]:
+    def waiting(self) -> dict[tuple[str, int], int]:
         self._check("waiting")
-        return filtered(visible_counts, self, self._operations.waiting())
+        return visible_counts(self, self._operations.waiting())
 
     def overview(self) -> Steps[Overview]:
         self._check("overview")

@@ -121,11 +121,9 @@ class StatusListener(LineListener):
         return headers
 
     def _metrics(self, identity: Identity) -> dict[str, Any]:
-        found: list[dict[tuple[str, int], int]] = []
-        operations = self._gateway.operations(identity)
-        self._broker.start(operations.waiting(), lambda waiting, _: found.append(waiting))
+        waiting = self._gateway.operations(identity).waiting()
         return {
-            "queues": {f"{topic}-{partition}": count for (topic, partition), count in found[0].items()},
+            "queues": {f"{topic}-{partition}": count for (topic, partition), count in waiting.items()},
             "active_connections": self._connections.count,
         }
 

@@ -42,12 +42,12 @@ async def create_key(call: HttpCall) -> NewKey:
 
 async def list_keys(call: HttpCall) -> KeyList:
     """List API keys, the oldest first."""
-    return KeyList(await call.run(call.operations.keys()))
+    return KeyList(call.operations.keys())
 
 
 async def revoke_key(call: HttpCall) -> None:
     """Revoke an API key and close the connections that use it."""
-    await call.run(call.operations.revoke_key(call.path["id"]))
+    call.operations.revoke_key(call.path["id"])
 
 
 async def set_user(call: HttpCall) -> None:
@@ -59,9 +59,9 @@ async def set_user(call: HttpCall) -> None:
 
 async def list_users(call: HttpCall) -> UserList:
     """List users by name."""
-    return UserList(await call.run(call.operations.users()))
+    return UserList(call.operations.users())
 
 
 async def delete_user(call: HttpCall) -> None:
     """Delete a user and close its connections."""
-    await call.run(call.operations.delete_user(call.path["user"]))
+    call.operations.delete_user(call.path["user"])

@@ -43,7 +43,7 @@ class PartitionList(msgspec.Struct, frozen=True):
 
 async def list_topics(call: HttpCall) -> TopicList:
     """List the names of all topics that you may see."""
-    return TopicList(await call.run(call.operations.topics()))
+    return TopicList(call.operations.topics())
 
 
 async def create_topic(call: HttpCall) -> TopicInfo:
@@ -55,24 +55,24 @@ async def create_topic(call: HttpCall) -> TopicInfo:
     except TopicExists:
         if not wanted.exist_ok:
             raise
-    return await call.run(call.operations.describe_topic(wanted.name))
+    return call.operations.describe_topic(wanted.name)
 
 
 async def topic_exists(call: HttpCall) -> None:
     """Whether a topic exists: status 204, or 404 if it does not."""
-    if not await call.run(call.operations.topic_exists(call.topic)):
+    if not call.operations.topic_exists(call.topic):
         raise TopicNotFound(topic=call.topic)
 
 
 async def describe_topic(call: HttpCall) -> TopicInfo:
     """Settings, sizes and counts of a topic."""
-    return await call.run(call.operations.describe_topic(call.topic))
+    return call.operations.describe_topic(call.topic)
 
 
 async def alter_topic(call: HttpCall) -> TopicInfo:
     """Change some settings of a topic; the number of partitions can only grow."""
     await call.run(call.operations.alter_topic(call.topic, cast("config.TopicOptions", given(call.body))))
-    return await call.run(call.operations.describe_topic(call.topic))
+    return call.operations.describe_topic(call.topic)
 
 
 async def delete_topic(call: HttpCall) -> None:
@@ -82,9 +82,9 @@ async def delete_topic(call: HttpCall) -> None:
 
 async def list_partitions(call: HttpCall) -> PartitionList:
     """List the partitions of a topic with start offset, end offset and size."""
-    return PartitionList((await call.run(call.operations.describe_topic(call.topic))).partitions)
+    return PartitionList((call.operations.describe_topic(call.topic)).partitions)
 
 
 async def list_lanes(call: HttpCall) -> Lanes:
     """Count the stored messages of a topic by lane."""
-    return Lanes(await call.run(call.operations.lanes(call.topic)))
+    return Lanes(call.operations.lanes(call.topic))

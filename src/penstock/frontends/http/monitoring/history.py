@@ -96,7 +96,7 @@ class OverviewHistory:
 
     def _look(self) -> Work[Overview]:
         found = yield from self._gateway.overview()
-        yield from self._reports.refresh()
+        self._reports.refresh()
         return self._reports.judged_all(found)
 
     def stop(self) -> None:

@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.api.work import Work
-from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.health.verdict import judge_pipeline
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import ARCHIVE_GROUP
@@ -37,7 +35,7 @@ READ_MESSAGES: Final = 1000  # At once.
 STOP: Final = b"stop:"  # Requests to stop are in the same topic.
 ARCHIVE: Final = "archive"  # The pipeline whose group has a name of its own, whatever a run is called.
 
-Read = Callable[[int, int], Work[list[StoredMessage]]]  # From an offset on, up to so many.
+Read = Callable[[int, int], list[StoredMessage]]  # From an offset on, up to so many.
 G = TypeVar("G", GroupInfo, GroupState)
 
 
@@ -52,38 +50,37 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
 class Reports:
     """The last report of every pipeline, as far as the topic was read."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, clock: Clock | None = None) -> None:
-        self._broker = broker
+    def __init__(self, gateway: AuthGateway, clock: Clock | None = None) -> None:
         self._gateway = gateway
         self._clock = clock or SystemClock()
         self._offset = 0
         self._runs: dict[str, PipelineRun] = {}
 
-    async def read(self, operations: BrokerOperations) -> list[PipelineLine]:
+    def read(self, operations: BrokerOperations) -> list[PipelineLine]:
         """All that is known, with what came since the last time, for whoever may read it."""
 
-        def read(offset: int, limit: int) -> Work[list[StoredMessage]]:
+        def read(offset: int, limit: int) -> list[StoredMessage]:
             return operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 
-        await self._broker.run(self._read_on(read))
+        self._read_on(read)
         return [self._line(self._runs[name]) for name in sorted(self._runs)]
 
-    def refresh(self) -> Work[None]:
+    def refresh(self) -> None:
         """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
         with suppress(PenstockError):
-            yield from self._read_on(self._gateway.pipeline_reports)
+            self._read_on(self._gateway.pipeline_reports)
 
-    def _read_on(self, read: Read) -> Work[None]:
+    def _read_on(self, read: Read) -> None:
         try:
-            while (yield from self._read_some(read)):
+            while self._read_some(read):
                 pass
         except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was made anew.
             self._offset = 0
             self._runs.clear()
 
-    def _read_some(self, read: Read) -> Work[bool]:
+    def _read_some(self, read: Read) -> bool:
         offset = self._offset
-        found = yield from read(offset, READ_MESSAGES)
+        found = read(offset, READ_MESSAGES)
         for message in found:
             if message.key is None or message.key.startswith(STOP):
                 continue

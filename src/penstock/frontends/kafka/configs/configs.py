@@ -8,7 +8,6 @@ those of its configuration, and can be read."""
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.config.broker import TopicSettings
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -123,9 +122,9 @@ def _described(
 
 def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
     if kind == TOPIC:
-        return config_entries(now(call.operations.layout(name)).settings, call.shared.defaults)
+        return config_entries(call.operations.layout(name).settings, call.shared.defaults)
     if kind == BROKER and name in ("", str(NODE)):
-        now(call.operations.topics())  # Whoever may describe anything may know these.
+        call.operations.topics()  # Whoever may describe anything may know these.
         return _broker_configs(call)
     if kind == GROUP:
         return group_config_entries(call, name)
@@ -197,7 +196,7 @@ async def _altered(
         if kind != TOPIC:
             why = "topics and groups have settings that can be changed"
             raise InvalidValue(name="resource", value=name, why=why)
-        before = now(call.operations.layout(name)).settings.kafka_configs
+        before = call.operations.layout(name).settings.kafka_configs
         replication = call.shared.settings.accept_replication
         options = options_of(wanted, call.shared.defaults, before, replication)
         if not validate_only:
@@ -218,9 +217,9 @@ def list_config_resources(call: KafkaCall[ListConfigResourcesRequest]) -> ListCo
     wanted = set(call.request.resource_types or KINDS) if call.version else {METRICS}
     if not wanted <= KINDS:
         return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
-    topics = now(call.operations.topics())
+    topics = call.operations.topics()
     found = [(TOPIC, name) for name in topics] + [(BROKER, str(NODE))]
-    found += [(GROUP, name) for name in now(call.operations.configured_groups())]
+    found += [(GROUP, name) for name in call.operations.configured_groups()]
     return ListConfigResourcesResponse(
         config_resources=[ConfigResource(name, kind) for kind, name in found if kind in wanted]
     )

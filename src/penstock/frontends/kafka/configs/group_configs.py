@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.drivers.at_once import now
 from penstock.config.broker import ISOLATIONS
 from penstock.errors import InvalidValue
 from penstock.frontends.kafka.call import KafkaCall
@@ -68,7 +67,7 @@ def group_config_entries(call: KafkaCall[Any], group: str) -> list[DescribeConfi
     """All settings of a group, there or not."""
     if not group:
         raise InvalidValue(name="resource", value=group, why="a group has a name")
-    said, counts = now(call.operations.group_config(group))
+    said, counts = call.operations.group_config(group)
     entries = []
     for name, entry in GROUP_CONFIGS.items():
         value = str(getattr(counts, entry.field))
@@ -88,7 +87,7 @@ def group_config_entries(call: KafkaCall[Any], group: str) -> list[DescribeConfi
 
 async def alter_group(call: KafkaCall[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:
     """Change some settings of a group; None is the default again."""
-    said, _ = now(call.operations.group_config(group))
+    said, _ = call.operations.group_config(group)
     changes = {}
     for name, text in wanted.items():
         entry = GROUP_CONFIGS.get(name)

@@ -8,7 +8,6 @@ where it is.
 
 from typing import Any, Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
@@ -43,13 +42,13 @@ LOG_DIR: Final = "data"  # A name for it; where it is on the server's disk is no
 def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     asked = call.request.topics
     if asked is None:
-        wanted = dict.fromkeys(now(call.operations.topics()))
+        wanted = dict.fromkeys(call.operations.topics())
     else:
         wanted = {topic.topic: topic.partitions for topic in asked}
     topics = []
     for name, numbers in wanted.items():
         try:
-            info = now(call.operations.describe_topic(name))
+            info = call.operations.describe_topic(name)
         except PenstockError:  # What is not there, or not for this client, is not in the directory.
             continue
         sizes = [
@@ -136,7 +135,7 @@ def _moved(
 def _missing(call: KafkaCall[Any], name: str, number: int) -> int:
     """What is wrong with a partition that is asked for."""
     try:
-        there = 0 <= number < now(call.operations.layout(name)).partitions
+        there = 0 <= number < call.operations.layout(name).partitions
     except PenstockError as error:
         return code_of(error)
     return Code.NONE if there else Code.UNKNOWN_TOPIC_OR_PARTITION

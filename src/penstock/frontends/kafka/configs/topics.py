@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
-from penstock.broker.drivers.at_once import now
 from penstock.broker.stream.fetching import Layout
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
@@ -62,7 +61,7 @@ async def _created(
             return _could_be(call, wanted.name, options)
         await call.run(call.operations.create_topic(wanted.name, options))
         with suppress(Forbidden):  # Whoever may create it need not be allowed to describe it.
-            return _created_result(call, now(call.operations.layout(wanted.name)))
+            return _created_result(call, call.operations.layout(wanted.name))
         return CreatableTopicResult(
             name=wanted.name,
             error_message=None,
@@ -98,7 +97,7 @@ def _check_assignments(assignments: Sequence[list[int]]) -> None:
 def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOptions) -> CreatableTopicResult:
     check_name("topic", name)
     try:
-        now(call.operations.layout(name))
+        call.operations.layout(name)
     except TopicNotFound:
         partitions = options.get("partitions", call.shared.defaults.partitions)
         if partitions < 1:
@@ -146,7 +145,7 @@ async def _deleted(call: KafkaCall[DeleteTopicsRequest], wanted: DeleteTopicStat
         return DeletableTopicResult(name=None, topic_id=wanted.topic_id, error_code=Code.UNKNOWN_TOPIC_ID)
     answer = DeletableTopicResult(name=name, topic_id=wanted.topic_id)
     try:
-        answer.topic_id = now(call.operations.layout(name)).id
+        answer.topic_id = call.operations.layout(name).id
         await call.run(call.operations.delete_topic(name))
     except PenstockError as error:
         answer.error_code, answer.error_message = code_of(error), words_of(error)
@@ -162,7 +161,7 @@ async def _grown(
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=wanted.name)
     try:
-        _check_growth(now(call.operations.layout(wanted.name)).partitions, wanted)
+        _check_growth(call.operations.layout(wanted.name).partitions, wanted)
         if not call.request.validate_only:
             options = cast("TopicOptions", {"partitions": wanted.count})
             await call.run(call.operations.alter_topic(wanted.name, options))

@@ -5,7 +5,6 @@ on, and leaves.  It is never held back."""
 
 from collections.abc import Iterable, Mapping
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
@@ -100,7 +99,7 @@ def consumer_group_describe(call: KafkaCall[ConsumerGroupDescribeRequest]) -> Co
 
 def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> DescribedConsumerGroup:
     try:
-        state = now(call.operations.consumer_group(name))
+        state = call.operations.consumer_group(name)
     except PenstockError as error:
         return DescribedConsumerGroup(
             group_id=name, error_code=group_code(error), error_message=words_of(error)

@@ -4,7 +4,6 @@ What a Kafka client calls a group is a membership over topics, and on each topic
 group of its name.  One without members is there as long as it has come somewhere.  What it calls a share
 group is, on each topic, the queue group of its name."""
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -33,7 +32,7 @@ def describe_groups(call: KafkaCall[DescribeGroupsRequest]) -> DescribeGroupsRes
 
 def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGroup:
     try:
-        state = now(call.operations.member_group(name))
+        state = call.operations.member_group(name)
     except PenstockError as error:
         return DescribedGroup(group_id=name, error_code=group_code(error))
     if state is None or state.kind != "classic":
@@ -80,7 +79,7 @@ def list_groups(call: KafkaCall[ListGroupsRequest]) -> ListGroupsResponse:
                 group_state=found.state,
                 group_type=found.kind,
             )
-            for found in now(call.operations.member_groups())
+            for found in call.operations.member_groups()
             if (not states or found.state.lower() in states) and (not kinds or found.kind in kinds)
         ]
     )
@@ -98,10 +97,10 @@ async def delete_groups(call: KafkaCall[DeleteGroupsRequest]) -> DeleteGroupsRes
 
 async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
     try:
-        code = now(call.operations.check_delete_group(name))
+        code = call.operations.check_delete_group(name)
         if not code:
             operations = call.operations
-            for topic in now(operations.topics_with_offsets(name)) or now(operations.queued_topics(name)):
+            for topic in operations.topics_with_offsets(name) or operations.queued_topics(name):
                 await call.run(call.operations.delete_group(topic, name))
     except PenstockError as error:
         return group_code(error)

@@ -4,7 +4,6 @@ A join and a sync are answered when the other members have done their part, so t
 have a task; the rest is answered at once.  What the members may do is decided in the broker
 (``broker/kafka/coordination.py``); here it gets its names."""
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, InvalidName, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
@@ -144,7 +143,7 @@ def heartbeat(call: KafkaCall[HeartbeatRequest]) -> HeartbeatResponse:
     beating = call.operations.heartbeat_group
     try:
         return HeartbeatResponse(
-            error_code=now(beating(request.group_id, member, instance, request.generation_id))
+            error_code=beating(request.group_id, member, instance, request.generation_id)
         )
     except PenstockError as error:
         return HeartbeatResponse(error_code=group_code(error))
@@ -157,7 +156,7 @@ def leave_group(call: KafkaCall[LeaveGroupRequest]) -> LeaveGroupResponse:
     members = [MemberIdentity(member_id=request.member_id)] if alone else request.members
     leavers = [(one.member_id, one.group_instance_id) for one in members]
     try:
-        answers = now(call.operations.leave_group(request.group_id, leavers))
+        answers = call.operations.leave_group(request.group_id, leavers)
     except PenstockError as error:
         return LeaveGroupResponse(error_code=group_code(error))
     if alone:

@@ -5,7 +5,6 @@ committed side by side: each has journals of its own, and one sync serves all of
 
 import asyncio
 
-from penstock.broker.drivers.at_once import now
 from penstock.broker.stream.commits import METADATA_BYTES_MAX
 from penstock.errors import PenstockError, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -80,7 +79,7 @@ async def _commit_partitions(
         generation=request.generation_id_or_member_epoch,
     )
     try:
-        count = now(call.operations.layout(topic)).partitions
+        count = call.operations.layout(topic).partitions
         codes = {part.partition_index: _check(part, count) for part in partitions}
         commits = {
             part.partition_index: _commit(part) for part in partitions if not codes[part.partition_index]
@@ -151,10 +150,10 @@ def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
 def _group(call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     name = group.group_id
     try:
-        placed = now(call.operations.topics_with_offsets(name))
+        placed = call.operations.topics_with_offsets(name)
         code = Code.NONE
         if group.member_id and group.member_epoch >= 0:
-            code = now(call.operations.check_reader(name, group.member_id, group.member_epoch))
+            code = call.operations.check_reader(name, group.member_id, group.member_epoch)
         if code:
             return OffsetFetchResponseGroup(group_id=name, error_code=code)
     except PenstockError as error:
@@ -187,11 +186,11 @@ def _topic(
         code = Code.UNKNOWN_TOPIC_ID
     else:
         try:
-            commits = now(call.operations.committed_offsets(name, group))
+            commits = call.operations.committed_offsets(name, group)
             numbers = numbers or sorted(commits)
             if call.request.require_stable:
-                moving = now(call.operations.unsettled_offsets(name, group, numbers))
-            identity = now(call.operations.layout(name)).id
+                moving = call.operations.unsettled_offsets(name, group, numbers)
+            identity = call.operations.layout(name).id
         except TopicNotFound:
             pass  # Nobody has come anywhere there.
         except PenstockError as error:
@@ -225,7 +224,7 @@ async def offset_delete(call: KafkaCall[OffsetDeleteRequest]) -> OffsetDeleteRes
     """Forget how far a group has come."""
     request = call.request
     try:
-        if now(call.operations.member_group(request.group_id)) is None:
+        if call.operations.member_group(request.group_id) is None:
             return OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND)
     except PenstockError as error:
         return OffsetDeleteResponse(error_code=group_code(error))

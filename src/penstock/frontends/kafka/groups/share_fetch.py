@@ -17,7 +17,6 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.broker.drivers.loop import Running
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -93,7 +92,7 @@ class ShareFetch:
             return shares.session_of(call.operations, group, member, owner, request.share_session_epoch)
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Code.INVALID_REQUEST  # Whose would they be?
-        code = now(call.operations.check_share_group(group))
+        code = call.operations.check_share_group(group)
         return code or shares.open_session(call.operations, group, member, owner)
 
     def _note(self, session: ShareSession) -> None:
@@ -149,7 +148,7 @@ class ShareFetch:
         if topic is None:
             self._fail(topic_id, numbers, Code.UNKNOWN_TOPIC_ID)
             return None
-        there = numbers.intersection(range(now(call.operations.layout(topic)).partitions))
+        there = numbers.intersection(range(call.operations.layout(topic).partitions))
         self._fail(topic_id, numbers - there, Code.UNKNOWN_TOPIC_OR_PARTITION)
         share = await member.share(topic)
         share.wanted = frozenset(there)
@@ -263,7 +262,7 @@ def acquired(share: Share, batch: LeasedBatch) -> list[AcquiredRecords]:
     """What a lease holds for the member: not what nobody gets."""
     ranges = [(batch.start, batch.end)]
     if batch.lease != NO_LEASE:
-        runs = now(share.consumer.unsettled(batch.partition, [batch.lease]))
+        runs = share.consumer.unsettled(batch.partition, [batch.lease])
         ranges = [(start, end) for _, _, start, end in runs]
     count = min(batch.attempt, COUNT_MAX)
     return [

@@ -5,7 +5,6 @@ which partitions there are.  All of them are for every member."""
 
 from collections.abc import Mapping
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -38,7 +37,7 @@ async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> 
     if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
         return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
     try:
-        code = now(call.operations.check_share_group(request.group_id)) if request.member_epoch == OPEN else 0
+        code = call.operations.check_share_group(request.group_id) if request.member_epoch == OPEN else 0
         if code:
             return _refused(code, f"{request.group_id} is a group of another type; take another name")
         return await _heartbeat(call)
@@ -67,7 +66,7 @@ async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupH
         return _refused(code_of(error), words_of(error))
     if changed or not member.epoch:
         member.advance()
-    _, rules = now(call.operations.group_config(member.group))
+    _, rules = call.operations.group_config(member.group)
     news = member.epoch != epoch or request.subscribed_topic_names is not None
     return ShareGroupHeartbeatResponse(
         member_id=member.identity,
@@ -106,7 +105,7 @@ def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGro
 
 def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedShareGroup:
     try:
-        state = now(call.operations.member_group(name))
+        state = call.operations.member_group(name)
     except PenstockError as error:
         return DescribedShareGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
     members = call.shared.shares.members(name)

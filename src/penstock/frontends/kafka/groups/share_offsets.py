@@ -7,7 +7,6 @@ the group has members, as in Kafka.
 
 from typing import Any, Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import GroupNotFound, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -53,7 +52,7 @@ def _described(
         _check_share_group(call, name)
         if asked.topics is None:
             wanted: list[tuple[str, list[int] | None]] = [
-                (topic, None) for topic in now(call.operations.queued_topics(name))
+                (topic, None) for topic in call.operations.queued_topics(name)
             ]
         else:
             wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
@@ -67,7 +66,7 @@ def _described(
 
 def _check_share_group(call: KafkaCall[Any], name: str) -> bool:
     """Whether nobody is in the group; ``GroupNotFound`` if there is none."""
-    state = now(call.operations.member_group(name))
+    state = call.operations.member_group(name)
     if state is None or state.kind != "share":
         raise GroupNotFound(topic="any topic", group=name)
     return state.state == "Empty"
@@ -78,8 +77,8 @@ def _topic(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic)
     try:
-        answer.topic_id = now(call.operations.layout(topic)).id
-        known = {one.partition: one for one in now(call.operations.describe_group(topic, group)).partitions}
+        answer.topic_id = call.operations.layout(topic).id
+        known = {one.partition: one for one in call.operations.describe_group(topic, group).partitions}
     except GroupNotFound:
         known = {}
     except PenstockError as error:
@@ -120,7 +119,7 @@ async def _altered(
 ) -> AlterShareGroupOffsetsResponseTopic:
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
     try:
-        layout = now(call.operations.layout(wanted.topic_name))
+        layout = call.operations.layout(wanted.topic_name)
         answer.topic_id = layout.id
         await call.run(call.operations.create_group(wanted.topic_name, group, {"kind": "queue"}))
     except PenstockError as error:
@@ -163,7 +162,7 @@ async def delete_share_group_offsets(
 async def _deleted(call: KafkaCall[Any], group: str, topic: str) -> DeleteShareGroupOffsetsResponseTopic:
     answer = DeleteShareGroupOffsetsResponseTopic(topic_name=topic)
     try:
-        answer.topic_id = now(call.operations.layout(topic)).id
+        answer.topic_id = call.operations.layout(topic).id
         await call.run(call.operations.delete_group(topic, group))
     except PenstockError as error:
         answer.error_code, answer.error_message = code_of(error), words_of(error)

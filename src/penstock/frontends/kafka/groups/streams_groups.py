@@ -4,7 +4,6 @@ StreamsGroupHeartbeat is answered as by a Kafka whose feature ``streams.version`
 StreamsGroupDescribe finds no group.  Applications of Kafka Streams use the classic protocol, which is their
 default."""
 
-from penstock.broker.drivers.at_once import now
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.streams_groups import (
@@ -26,7 +25,7 @@ def streams_group_heartbeat(call: KafkaCall[StreamsGroupHeartbeatRequest]) -> St
 
 def streams_group_describe(call: KafkaCall[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
     """No group is one of these."""
-    now(call.operations.topics())  # Whoever may describe anything may know this.
+    call.operations.topics()  # Whoever may describe anything may know this.
     return StreamsGroupDescribeResponse(
         groups=[
             DescribedStreamsGroup(

@@ -16,7 +16,6 @@ Fetch sessions are not kept: a client that asks for one is told 0, and says each
 
 from typing import Any
 
-from penstock.broker.drivers.at_once import now
 from penstock.broker.stream.fetching import RawFetched
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
@@ -87,9 +86,7 @@ class Fetch:
         committed = self._request.isolation_level == READ_COMMITTED
         most = max(min(asked.partition_max_bytes, self._left), 0 if self._begun else 1)
         try:
-            fetched = now(
-                self._call.operations.read_records(name, number, asked.fetch_offset, most, committed)
-            )
+            fetched = self._call.operations.read_records(name, number, asked.fetch_offset, most, committed)
         except PenstockError as error:
             return _refused(number, error)
         return self._filled(asked, fetched, most, committed)

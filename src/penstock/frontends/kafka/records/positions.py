@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.broker.stream.fetching import At
 from penstock.errors import PenstockError, VersionUnsupported
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -66,7 +65,7 @@ def _listed(
         if asked.current_leader_epoch > EPOCH:
             answer.error_code = Code.UNKNOWN_LEADER_EPOCH
         elif asked.timestamp > LATEST_TIERED:
-            found = now(call.operations.position(name, asked.partition_index, at, committed))
+            found = call.operations.position(name, asked.partition_index, at, committed)
             answer.offset = found.offset
             answer.timestamp = found.timestamp
             answer.leader_epoch = found.leader_epoch if found.offset >= 0 else -1
@@ -92,7 +91,7 @@ def _ended(
 ) -> LeaderEpochEndOffset:
     answer = LeaderEpochEndOffset(partition=asked.partition)
     try:
-        found = now(call.operations.position(name, asked.partition, "latest", False))
+        found = call.operations.position(name, asked.partition, "latest", False)
     except PenstockError as error:
         answer.error_code = code_of(error)
         return answer
@@ -121,7 +120,7 @@ def _trimmed(
     answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     offset = None if asked.offset == LATEST else asked.offset
     try:
-        answer.low_watermark = now(call.operations.delete_records(name, asked.partition_index, offset))
+        answer.low_watermark = call.operations.delete_records(name, asked.partition_index, offset)
     except PenstockError as error:
         answer.error_code = code_of(error)
     return answer

@@ -12,7 +12,6 @@ other's sync, so a producer with several in flight pays for one sync.
 from typing import Final
 
 from penstock.api.work import Work
-from penstock.broker.drivers.at_once import now
 from penstock.broker.publish.publishing import Appended
 from penstock.errors import (
     InvalidRecords,
@@ -228,7 +227,7 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
 def _gives_its_own_time(call: KafkaCall[ProduceRequest], name: str) -> bool:
     """Whether the times of records do not matter, because the topic's log gives them others."""
     try:
-        return now(call.operations.layout(name)).settings.append_time
+        return call.operations.layout(name).settings.append_time
     except PenstockError:
         return False
 

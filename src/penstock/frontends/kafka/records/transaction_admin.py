@@ -6,7 +6,6 @@ are shown to whoever may describe them, and the producers of a partition to whoe
 
 from typing import Final
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -47,7 +46,7 @@ def describe_transactions(call: KafkaCall[DescribeTransactionsRequest]) -> Descr
 
 
 def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
-    state = now(call.operations.transaction(name))
+    state = call.operations.transaction(name)
     if state is None:
         return DescribedTransaction(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
     known = state.known
@@ -69,7 +68,7 @@ def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> Descr
 
 def _is_listed(call: KafkaCall[DescribeTransactionsRequest], topic: str) -> bool:
     try:
-        now(call.operations.layout(topic))
+        call.operations.layout(topic)
     except PenstockError:
         return False
     return True
@@ -85,7 +84,7 @@ async def list_transactions(call: KafkaCall[ListTransactionsRequest]) -> ListTra
         names = await call.run(call.operations.transactional_ids(pattern))
     except InvalidValue:  # It takes too long.
         return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
-    found = [now(call.operations.transaction(name)) for name in names]
+    found = [call.operations.transaction(name) for name in names]
     known_states = {*STATES.values(), *NEVER_HERE}
     return ListTransactionsResponse(
         unknown_state_filters=[state for state in request.state_filters if state not in known_states],
@@ -124,7 +123,7 @@ def _producers(
     call: KafkaCall[DescribeProducersRequest], topic: str, number: int
 ) -> DescribeProducersPartition:
     try:
-        found = now(call.operations.active_producers(topic, number))
+        found = call.operations.active_producers(topic, number)
     except PenstockError as error:
         return DescribeProducersPartition(number, code_of(error), words_of(error))
     return DescribeProducersPartition(

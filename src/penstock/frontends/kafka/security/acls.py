@@ -13,7 +13,6 @@ Not supported: hosts other than ``*``, delegation tokens, and ``User`` as a reso
 
 from typing import Any, Final, NamedTuple
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.acl_codes import (
     ALLOW,
@@ -63,9 +62,10 @@ class Listed(NamedTuple):
 
 def _listed(call: KafkaCall[Any]) -> list[Listed]:
     """All ACLs, then those that stand for grants of principals to whom ACLs apply."""
-    stored = [Listed(acl) for acl in now(call.operations.acls())]
-    owners = [(f"User:{user.name}", user.grants) for user in now(call.operations.users())]
-    owners += [(f"Key:{key.id}", key.grants) for key in now(call.operations.keys())]
+    stored = [Listed(acl) for acl in call.operations.acls()]
+    owners = [(f"User:{user.name}", user.grants) for user in call.operations.users()]
+    keys = call.operations.keys()
+    owners += [(f"Key:{key.id}", key.grants) for key in keys]
     return stored + [
         Listed(acl, granted=True)
         for principal, grants in owners
@@ -145,7 +145,7 @@ def create_acls(call: KafkaCall[CreateAclsRequest]) -> CreateAclsResponse:
         except PenstockError as error:
             results.append(_refused(error))
     try:
-        now(call.operations.create_acls(valid))
+        call.operations.create_acls(valid)
     except PenstockError as error:
         return CreateAclsResponse(results=[_refused(error)] * len(creations))
     return CreateAclsResponse(results=results)
@@ -189,7 +189,7 @@ def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
         listed = _listed(call)
         results = [_found(wanted, listed) for wanted in filters]
         deleted = [each.acl for _, found in results for each in found if not each.granted]
-        now(call.operations.delete_acls(deleted))
+        call.operations.delete_acls(deleted)
     except PenstockError as error:
         refusal = DeleteAclsFilterResult(_code(error), words_of(error))
         return DeleteAclsResponse(filter_results=[refusal] * len(filters))

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.drivers.at_once import now
 from penstock.errors import IdentityNotFound, InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of
@@ -42,7 +41,7 @@ def describe_quotas(call: KafkaCall[DescribeClientQuotasRequest]) -> DescribeCli
         if len(set(types)) < len(types) or not set(types) <= TYPES:
             why = f"each of {', '.join(sorted(TYPES))} may be asked for, once"
             raise InvalidValue(name="entity type", value=types, why=why)
-        users = now(call.operations.users())
+        users = call.operations.users()
     except PenstockError as error:
         code, words = _code(error), words_of(error)
         return DescribeClientQuotasResponse(error_code=code, error_message=words, entries=None)
@@ -78,7 +77,7 @@ def _altered(call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration)
         user = _user(call, wanted)
         quota = _quota(user.quota, wanted)
         if not call.request.validate_only:
-            now(call.operations.alter_user(user.name, user.grants, quota))
+            call.operations.alter_user(user.name, user.grants, quota)
     except PenstockError as error:
         answer.error_code, answer.error_message = _code(error), words_of(error)
     return answer
@@ -90,7 +89,7 @@ def _user(call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration) ->
     if entity.keys() != {USER} or name is None:
         why = "quotas are those of users, by their names"
         raise InvalidValue(name="entity", value=entity, why=why)
-    for user in now(call.operations.users()):
+    for user in call.operations.users():
         if user.name == name:
             return user
     raise IdentityNotFound(kind="user", name=name)

@@ -6,7 +6,6 @@ password by one mechanism.  A user that is new may do nothing before somebody gr
 from typing import Final
 
 from penstock.broker.access.scram import HASHES, ITERATIONS, Scram
-from penstock.broker.drivers.at_once import now
 from penstock.errors import InvalidName, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of
@@ -40,7 +39,7 @@ def describe_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """Who has a password, and by which mechanisms."""
     try:
-        known = now(call.operations.scrams())
+        known = call.operations.scrams()
     except PenstockError as error:
         return DescribeUserScramCredentialsResponse(
             error_code=cluster_code(error), error_message=words_of(error)
@@ -83,7 +82,7 @@ def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: list[Ch
         if code:
             return code, why
     try:
-        known = now(call.operations.scrams())
+        known = call.operations.scrams()
         for change in changes:
             mechanism = MECHANISMS[change.mechanism]
             if isinstance(change, ScramCredentialDeletion) and mechanism not in known.get(change.name, ()):
@@ -117,10 +116,10 @@ def _check(change: Change, mechanisms: list[int]) -> Refusal:
 def _apply(call: KafkaCall[AlterUserScramCredentialsRequest], change: Change) -> None:
     mechanism = MECHANISMS[change.mechanism]
     if isinstance(change, ScramCredentialDeletion):
-        now(call.operations.drop_scram(change.name, mechanism))
+        call.operations.drop_scram(change.name, mechanism)
     else:
         scram = Scram.of_salted(mechanism, change.salt, change.iterations, change.salted_password)
-        now(call.operations.set_scram(change.name, mechanism, scram))
+        call.operations.set_scram(change.name, mechanism, scram)
 
 
 APIS = (
