@@ -402,11 +402,13 @@ def need(of: OperationEntry) -> str:
 def guarded() -> str:
     signatures = services()
     methods = "\n".join(guarded_method(each, signatures[each.name]) for each in OPERATIONS.values())
+    imports = imports_of(SPEC, tree_of("api/operations.py"), *SERVICES)
+    imports = re.sub(r"from penstock\.broker[\w.]* import", "from penstock.broker.frontend import", imports)
     return f'''{HEAD}"""The broker's operations as one identity may call them."""
 
-{imports_of(SPEC, tree_of("api/operations.py"), *SERVICES)}
+{imports}
 from penstock.api.operations import ConsumerOperations, ProducerOperations
-from penstock.broker.operations import LocalOperations
+from penstock.broker.frontend import LocalOperations
 from penstock.frontends.security.guard import Guard, filtered, topic_of
 from penstock.frontends.security.results import (
     {", ".join(sorted({each.result_filter for each in OPERATIONS.values() if each.result_filter}))}

@@ -28,7 +28,7 @@ def pass_over() -> None:
 
     It stops everything while it looks, for two seconds where there are a million objects, and it looks again
     whenever there are a quarter more.  What is left out is freed all the same when nothing refers to it; only
-    rings of objects are not, so whoever removes such a thing breaks them.
+    rings of objects are not, so removing such an object must break its references.
     """
     gc.collect()
     gc.freeze()

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.broker import matching
-from penstock.broker.matching import MATCH_MS_MAX, Matching
+from penstock.broker.kafka import matching
+from penstock.broker.kafka.matching import MATCH_MS_MAX, Matching
 from penstock.broker.steps import Arrival, Aside
 from penstock.errors import Closed, Overloaded
 from penstock.testing import AsyncTestBroker

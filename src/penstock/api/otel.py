@@ -216,7 +216,7 @@ class TracedConsumer:
         return messages
 
     def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> Work[None]:
-        """Settle; what is published in the same breath carries the context of whoever acks."""
+        """Settle; messages published atomically with it carry the context of the ack."""
         of = context.get_current()
         carried = [(topic, carrying(message, of)) for topic, message in outputs]
         work: Work[None] = self._inner.ack(messages, carried)

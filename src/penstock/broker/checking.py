@@ -40,7 +40,7 @@ SETTINGS: Final[dict[str, tuple[type[Any], str]]] = {
 
 
 def size_of(files: Files, directory: str) -> int:
-    """The bytes of all logs, for whoever shows how far a check is."""
+    """The bytes of all logs, for a progress bar."""
     size = 0
     for log in logs_of(files, directory):
         for name in files.list(log):

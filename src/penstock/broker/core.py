@@ -32,11 +32,11 @@ from penstock.broker.journal.intents import Intents
 from penstock.broker.kafka.coordination import Coordination
 from penstock.broker.kafka.expiry import Expiry
 from penstock.broker.kafka.group_configs import GroupConfigs
+from penstock.broker.kafka.matching import Matching
 from penstock.broker.kafka.transactions import Transactions
 from penstock.broker.maintenance.disk import Storage
 from penstock.broker.maintenance.maintenance import Maintenance
 from penstock.broker.maintenance.restoring import Restoring
-from penstock.broker.matching import Matching
 from penstock.broker.observability.browsing import Browsing
 from penstock.broker.observability.deliveries import Deliveries
 from penstock.broker.observability.measuring import Measuring

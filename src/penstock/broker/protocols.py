@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
-from penstock.broker.matching import TOO_LONG
+from penstock.broker.kafka.matching import TOO_LONG
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
 from penstock.broker.stream.fetching import At, Layout, Position, RawFetched

@@ -237,7 +237,7 @@ class Topic:
         self.intents: Intents | None = None  # Begun with the first staged publish.
         self.intents_error: PenstockError | None = None  # They cannot be read: nothing is staged here.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
-        self.waiters: dict[Waiter, None] = {}  # Whoever has waited longest is first, and looks first.
+        self.waiters: dict[Waiter, None] = {}  # The one that has waited longest is first, and is woken first.
         self.appends: dict[
             int, deque[Turn]
         ] = {}  # By partition, while an append waits there (append_order.py).

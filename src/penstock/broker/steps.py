@@ -31,7 +31,7 @@ class Waiter(Protocol):
 class Place(Protocol):
     """Where something can happen: a topic."""
 
-    waiters: dict[Waiter, None]  # Whoever has waited longest is first.
+    waiters: dict[Waiter, None]  # The one that has waited longest is first.
 
 
 class Durable:

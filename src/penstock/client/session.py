@@ -152,7 +152,7 @@ class ClientSession:
         return None if connection is None else connection.peer
 
     async def close(self) -> None:
-        """End the connection; whoever waits is told."""
+        """Close the connection; waiting calls get an error."""
         self.closing = self.closed = True
         if self._connection is not None:
             await self._connection.close("the client was closed")
@@ -349,7 +349,7 @@ class ClientSession:
     def _lost(self, connection: ClientConnection, why: str) -> None:
         self._why = why
         if connection is not self._connection:
-            return  # It was not up yet; whoever makes it hears of it.
+            return  # It was not up yet; the connect call reports it.
         self._connection = None
         self._numbered.clear()
         if not self.closed:
@@ -418,7 +418,7 @@ class ClientSession:
 
 
 def _settle(future: "asyncio.Future[bytes]", late: Late | None, body: bytes, error: Exception | None) -> None:
-    if future.done():  # Whoever asked has given up.
+    if future.done():  # The caller has given up.
         if late is not None and error is None:
             late(body)
     elif error is None:

@@ -209,7 +209,7 @@ class ProducerTable:
         self._keep(producer_id, producer)
 
     def end_epoch(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
-        """A transaction ended under this epoch; if it is a new one, whoever has an older one is fenced."""
+        """A transaction ended in this epoch; a newer epoch fences producers with an older one."""
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
             producer = KnownProducer(epoch)

@@ -1,12 +1,12 @@
 """Bytes of another protocol on a port that does not speak it.
 
-A web page can make the browser of whoever looks at it send a request to any address that the browser
+A web page can make the browser of its visitor send a request to any address that the browser
 reaches, 127.0.0.1 included.  The page cannot read the answer, but a server that skips the lines it does not
 understand would carry out those that it does: the body of the request is up to the page.  So a connection
 that begins as another protocol is ended before anything in it is looked at:
 
-    HTTP     a request line, or a ``Host`` header.  It is answered in HTTP, so that whoever typed the address
-             into a browser learns which port to use.
+    HTTP     a request line, or a ``Host`` header.  It is answered in HTTP, so that a person who typed the
+             address into a browser learns which port to use.
     TLS      a ClientHello, which holds bytes (a session ticket) that the sender may not have chosen
     binary   a control character where a line of text begins
 

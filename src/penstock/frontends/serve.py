@@ -32,7 +32,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.broker import BrokerConfig
 from penstock.config.server import (
     AUTO,

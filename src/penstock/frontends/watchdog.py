@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.health.loop_lag import Lag
+from penstock.broker.frontend import Lag
 from penstock.clock import stopwatch_ns, work_ns
 
 BEAT_S: Final = 0.05

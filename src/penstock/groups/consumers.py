@@ -148,7 +148,7 @@ class ConsumerGroup:
         return Code.NONE
 
     def check_commit(self, by: Committer, now_ms: int) -> Code:
-        """Whether offsets may be committed, or read, by whoever says to be a member."""
+        """Whether this member id and epoch may commit or fetch offsets."""
         self._now_ms = max(self._now_ms, now_ms)
         if by.generation < 0 and by.member == "":
             return Code.NONE if by.transactional else Code.UNKNOWN_MEMBER_ID
@@ -160,7 +160,7 @@ class ConsumerGroup:
     # Time.
 
     def tick(self, now_ms: int) -> None:
-        """Put out whoever is silent, or does not give up what it must."""
+        """Evict members that send no heartbeat or do not release revoked partitions in time."""
         self._now_ms = max(self._now_ms, now_ms)
         late = [member for member in self._members.values() if self._deadline_ms(member) <= self._now_ms]
         for member in late:

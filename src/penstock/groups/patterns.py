@@ -9,7 +9,7 @@ backtracks: ``(a|aa)*b`` would take years for a name of 200 characters.
 
 Linear is not free: the factor is the size of the compiled program, which ``MEMORY_MAX`` limits.  The worst
 patterns take 3 ms for a name of 200 characters, ordinary ones a few microseconds.  A caller with many names
-therefore matches them away from the event loop (``broker/matching.py``) and brings what was found along.
+therefore matches them away from the event loop (``broker/kafka/matching.py``) and passes the result along.
 """
 
 from collections.abc import Callable, Iterable, Mapping

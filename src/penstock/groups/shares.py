@@ -57,7 +57,7 @@ class ShareMember:
     """One member of one group."""
 
     def __init__(self, owner: object, group: str, identity: str) -> None:
-        self.owner = owner  # Whoever added it, by identity.
+        self.owner = owner  # The client that added it, by identity.
         self.group = group
         self.identity = identity
         self.client_id = ""
@@ -95,7 +95,7 @@ class ShareGroups(Generic[MemberT]):
         self._members: dict[tuple[str, str], MemberT] = {}
 
     def find(self, owner: object, group: str, identity: str) -> MemberT | None:
-        """A member, for whoever added it."""
+        """A member, for the client that added it."""
         found = self._members.get((group, identity))
         if found is not None and found.owner is not owner:
             raise Forbidden(

@@ -57,7 +57,7 @@ from penstock.errors import (
 )
 from penstock.groups.commits import Commit
 
-EPOCH_MAX: Final = 32_766  # One below the most that 16 bits hold: whoever has it can still be fenced.
+EPOCH_MAX: Final = 32_766  # One below the most that 16 bits hold: a producer with it can still be fenced.
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000  # As Kafka's: for so long a silent producer holds readers up.
 NAME_LENGTH_MAX: Final = 1000
 
@@ -143,7 +143,7 @@ def checked_name(name: object) -> str:
 
 
 def check_claim(known: Transaction, name: str, claim: Claim) -> None:
-    """Refuse whoever asks in another's name."""
+    """Refuse a request on behalf of another owner."""
     if claim.who and known.owner not in ("", claim.who) and not claim.takes:
         on = f"transactional id {name}, which is that of {known.owner}"
         raise Forbidden(who=claim.who, operation="use", on=on, role="producer")
@@ -186,7 +186,7 @@ def initialise(
 
 
 def check_owner(known: Transaction, owner: tuple[int, int] | None) -> None:
-    """Whoever names what it has must have it, or have had it until its own last question."""
+    """A producer that names its id and epoch must have them, or have had them until its own last request."""
     if owner is None:
         return
     if owner != (known.producer_id, known.epoch) and not _was_before(known, *owner):

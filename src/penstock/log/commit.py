@@ -94,7 +94,7 @@ class GroupCommit:
         while log.durable < written:
             if log.failed is not None:
                 raise log.failed
-            self.mark(log)  # Whoever wrote may have left that to whoever waits.
+            self.mark(log)  # The writer may have left that to the waiter.
             self._take_turn(_Waiter(log, written))
 
     def kick(self) -> None:
@@ -109,7 +109,7 @@ class GroupCommit:
         """Run a round in the caller's thread, if nobody leads one and there is little to sync.
 
         For an event loop on a quick disk: two thread switches take as long as the sync itself.
-        The listeners are not called; whoever calls this knows.
+        The listeners are not called, because the caller knows.
         """
         dirty = list(self._dirty)
         if len(dirty) > logs_max or sum([log.written - log.durable for log in dirty]) > bytes_max:

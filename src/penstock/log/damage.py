@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 OFFSET_END: Final = 1 << 62  # Above all offsets.
-RANGES_MAX: Final = 10_000  # Known at a time; what is found beyond that is an error for whoever reads it.
+RANGES_MAX: Final = 10_000  # Known at a time; what is found beyond that is an error for its readers.
 
 
 @dataclass(frozen=True, slots=True)

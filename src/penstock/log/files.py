@@ -233,7 +233,7 @@ def keep_private(files: Files, path: str) -> None:
 class SystemFile:
     """A file of the operating system.
 
-    Its descriptor may be taken away between two calls, by whoever opens another file in any thread.  The one
+    Its descriptor may be taken away between two calls, when another file is opened in any thread.  The one
     who takes it away (``OpenFiles``) first takes it and then looks whether the file is in use; the one who
     uses it first says so and then takes the descriptor.  So one of the two always notices the other.
     """
@@ -276,7 +276,7 @@ class SystemFile:
                 done = os.pwritev(descriptor, parts[:PARTS_MAX], size)
             if done != total:
                 self._write_rest(b"".join(parts), done)
-            self.size = size + total  # While it is in use: whoever closes it cuts it to its size.
+            self.size = size + total  # While it is in use: closing cuts it to its size.
         except OSError as error:
             self._cut_back(error)
         finally:
@@ -313,7 +313,7 @@ class SystemFile:
                 self.unsynced = False
                 _sync_data(descriptor)
         except OSError as error:
-            self.failed = error  # What was written may be lost, and whoever asks for a sync must hear it.
+            self.failed = error  # What was written may be lost, and every later sync must fail, too.
         os.close(descriptor)
         return True
 

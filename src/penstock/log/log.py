@@ -359,7 +359,7 @@ class Log(LogReader):
             try:
                 active.file.truncate(active.size)  # Gives back the room, and the sync writes that down.
                 self._sync()
-                # A disk that is full may leave a new, empty segment behind: whoever appends must go on there,
+                # A disk that is full may leave a new, empty segment behind: the next append must go on there,
                 # or the next recovery would find it in the middle of the log.
                 self._rolling = True
                 self._store_index(active)

@@ -390,8 +390,8 @@ class LogReader:
     def _check_again(self, segment: Segment, position: int, offset: int, data: bytes) -> None:
         """Look at the records of a batch too, if it is the first of what is fetched for the second time.
 
-        Whoever cannot decode a batch asks for it again and again.  Versions before this one took batches
-        whose records nobody can decode.
+        A reader that cannot decode a batch requests it again and again.  Earlier versions accepted batches
+        whose records cannot be decoded.
         """
         asked = self._asked.pop(offset, 0) + 1
         if len(self._asked) >= ASKED_MAX:
@@ -461,7 +461,7 @@ class LogReader:
                 try:
                     pieces.append(_wanted_part(data, at, start, end))
                 except InvalidBatch:
-                    return b""  # Whoever reads the records finds the damage, and says where.
+                    return b""  # Reading the records finds the damage, and reports where it is.
                 following = header.next_offset
                 at += header.size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -48,7 +48,7 @@ from penstock.wire.records import (
 )
 
 _LENGTH_MIN: Final = HEADER_BYTES - SIZE_BEGIN
-SUM_ALL: Final = 1 << 60  # For whoever has time.
+SUM_ALL: Final = 1 << 60  # No limit.
 
 
 class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with the path, is the error

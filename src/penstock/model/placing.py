@@ -19,7 +19,7 @@ from penstock.wire.records import lane_attributes
 DEDUP_ID_LENGTH_MAX: Final = 200  # Bytes; ids are kept in memory for the whole window.
 CODECS: Final[dict[Compression, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NO_HEADERS: Final[RawHeaders] = []
-ANYWHERE: Final = -1  # In place of a partition: the message leaves it to whoever writes.
+ANYWHERE: Final = -1  # In place of a partition: the writer chooses.
 
 
 class Placed:

@@ -25,7 +25,7 @@ class VirtualDriver(ThreadDriver):
         self._clock = clock
 
     def open(self) -> None:
-        """Recover the broker; time is kept by whoever moves the clock."""
+        """Recover the broker; the test moves the clock."""
         self._core.open()
         self._state.commit.listeners.append(self._after_sync)
         self._run_jobs()
@@ -76,7 +76,7 @@ class VirtualLoopDriver(LoopDriver):
         self._sleepers: list[Sleeper] = []
 
     async def open(self) -> None:
-        """Recover the broker; time is kept by whoever moves the clock."""
+        """Recover the broker; the test moves the clock."""
         self._loop = asyncio.get_running_loop()
         self._core.open()
         self._state.commit.listeners.append(self._state.hear)

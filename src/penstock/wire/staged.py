@@ -5,7 +5,7 @@
 
 The token is a task's own, made by chance.  A log that came back shorter after
 a power cut grows over the same offsets with what others stage; by the token
-whoever publishes knows that a record is the one that was meant.
+the publisher can verify that a record is the intended one.
 
 What can only be said when the batch is published is relative until then: a
 batch marked SCHEDULED waits, and the last header of each of its records says

@@ -37,7 +37,7 @@ from penstock.wire.records import (
 # bytes at least, or a megabyte of the smallest would take ten times as long.
 INLINE_BYTES: Final = 1 << 20
 _RECORD_BYTES: Final = 100
-EVERYTHING: Final = 1 << 60  # For whoever has time.
+EVERYTHING: Final = 1 << 60  # No limit.
 # Of a compressed batch, unless a single record may be larger: what readers unpack at once, and hold.
 UNPACKED_BYTES: Final = 16 << 20
 _OVERHEAD_BYTES: Final = 64  # More than the lengths and deltas of a record with its key and value take.

@@ -1,7 +1,7 @@
 """Scheduled functions: a recurring message in the broker for each, and one only.
 
 A function's topic, ``schedule.<app>.<function>``, is worked by one group, so each
-firing runs once over all processes, whoever of them is free; and it is kept if
+firing runs once over all processes, in one that is free; and it is kept if
 none is.  Every process registers at its start, in any order and at any time:
 
     list ──> no entry with our cron and zone?  add one, list again

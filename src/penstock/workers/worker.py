@@ -215,7 +215,7 @@ class Worker:
             else:
                 await self._work_in_time(call, self._function.timeout_ms)
         except asyncio.CancelledError:
-            self._stopping.set()  # Whoever cancels a call wants no further one to begin.
+            self._stopping.set()  # After a cancelled call no further one begins.
             raise
         finally:
             self._running.discard(call)

@@ -174,7 +174,7 @@ class Access:
         return sorted((stored.info for stored in self._book.keys.values()), key=lambda info: info.created_ms)
 
     def revoke_key(self, key_id: Any) -> None:
-        """It is no key any more, and whoever is connected with it is cut off."""
+        """Revoke a key, and close the connections that use it."""
         if key_id not in self._book.keys:
             raise IdentityNotFound(kind="key", name=str(key_id))
         self._save(keys={one: stored for one, stored in self._book.keys.items() if one != key_id})
@@ -246,7 +246,7 @@ class Access:
         return sorted((stored.info for stored in self._book.users.values()), key=lambda info: info.name)
 
     def delete_user(self, name: Any) -> None:
-        """Nobody logs in by that name any more, and whoever has is cut off."""
+        """Delete a user, and close the connections that logged in as it."""
         self._known(name)
         self._save(users={one: stored for one, stored in self._book.users.items() if one != name})
         self.changed("user", name)

@@ -335,7 +335,7 @@ class LoopDriver(Driver):
             operation.resume(wanted.log.failed)
             return
         self._durable.append((wanted, operation))
-        self._state.commit.mark(wanted.log)  # Whoever wrote may have left that to whoever waits.
+        self._state.commit.mark(wanted.log)  # The writer may have left that to the waiter.
         if not self._kick_coming:
             self._kick_coming = True
             self._loop.call_soon(self._kick)
@@ -388,7 +388,7 @@ class LoopDriver(Driver):
 
     def _heard(self) -> None:
         self._state.hear()
-        if self._woken:  # Before the writers: whoever waits for a message has waited for longer.
+        if self._woken:  # Before the writers: consumers have waited for longer.
             self._run_woken()
         waiting, self._durable = self._durable, []
         still: list[tuple[Durable, LoopOperation]] = []

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import UUID
 
-from penstock.broker.matching import TOO_LONG, Matching
+from penstock.broker.kafka.matching import TOO_LONG, Matching
 from penstock.broker.state import Group, MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.broker.stream.commits import Commits, check_group_id, protocol_of
@@ -52,7 +52,7 @@ from penstock.wire.kafka.codes import Code
 T = TypeVar("T")
 
 ENDED_MAX: Final = 100_000  # Groups without members whose generation is remembered.
-LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
+LOOK_MS: Final = 3600_000  # A waiter checks again after this, even if it was not woken.
 
 
 class Coordination:
@@ -147,7 +147,7 @@ class Coordination:
         return answers
 
     def commit(self, topic: str, name: str, commits: Mapping[int, Commit], by: Committer) -> Steps[Code]:
-        """Say where the group has come on a topic, if whoever says it may."""
+        """Commit offsets of the group on a topic, after checking the member."""
         error = self.check(name, by)
         if not error:
             yield from self._commits.commit(topic, name, commits)
@@ -161,7 +161,7 @@ class Coordination:
         return group.machine.check_commit(by, self._now())
 
     def check_reader(self, name: str, member: str, epoch: int) -> Code:
-        """Whether whoever asks where a group has come is in it, at that epoch."""
+        """Whether the client that fetches offsets is a member at that epoch."""
         group = self._state.member_groups.get(name)
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
@@ -351,7 +351,7 @@ class Coordination:
 
 
 def _memberless(name: str, groups: list[Group]) -> KafkaGroupState | None:
-    """A group that has no members of Kafka's: what it is on topics, whoever consumes."""
+    """A group without Kafka members, described by its topics."""
     streams = [group for group in groups if group.settings.kind == "stream"]
     if streams:
         return KafkaGroupState(name, "classic", "Empty", next(filter(None, map(protocol_of, streams)), ""))

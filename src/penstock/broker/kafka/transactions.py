@@ -206,7 +206,7 @@ class Transactions:
         by: Committer,
         claim: Claim = ANYBODY,
     ) -> Steps[Code]:
-        """So far has the group read, if the transaction commits; and if whoever says it may."""
+        """Stage committed offsets of a group in the transaction, after checking the member."""
         for number, commit in commits.items():
             self._state.topic(topic).partition(number)
             check_commit(commit)

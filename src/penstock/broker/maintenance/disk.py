@@ -81,7 +81,7 @@ class Storage:
         except DiskFull:
             self._look_again()
         except PenstockError:
-            self._look_again()  # Something else is wrong, which whoever writes will be told.
+            self._look_again()  # Something else is wrong; the next write reports it.
         else:
             self._state.problems.over("disk_full", "there is room on the disk again")
 

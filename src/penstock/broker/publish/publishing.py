@@ -184,7 +184,7 @@ class Publishing:
     def append_records(
         self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: Log | None = None
     ) -> Steps[list[Appended | PenstockError]]:
-        """The same for whoever knows nothing of the topic's settings.
+        """The same for callers that do not know the topic's settings.
 
         The records keep their times, unless the topic gives them its own.  Nothing is written before
         ``after`` is durable.

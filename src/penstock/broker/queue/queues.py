@@ -49,7 +49,7 @@ from penstock.wire.native import NO_LEASE, Run
 
 AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
 PACE_MS: Final = 250  # How often it is looked at how quick a consumer is; long enough for some answers.
-GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not to want it.
+GIVE_WAY_MAX: Final = 8  # Times in a row; then the less busy consumer seems not to want it.
 HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
@@ -210,7 +210,7 @@ class Queues:
     def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
         """Settle what is still held; the gravest error of the rest is returned."""
         if topic.settings.depth_max is not None:
-            topic.wake()  # There will be room when whoever waits for it gets the lock.
+            topic.wake()  # There will be room when the waiter gets the lock.
         now_ms = self._state.clock.steady_ms()
         group.maybe_sample(now_ms)
         if len(runs) == 1:

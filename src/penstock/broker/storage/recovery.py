@@ -151,7 +151,7 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
         _number_on(cursor.engine, state.clock.wall_ms())
     held_end = _held_end(partition, state.clock.wall_ms())
     if held_end:
-        with suppress(PenstockError):  # A damaged batch is told of by whoever reads it.
+        with suppress(PenstockError):  # Reading reports a damaged batch.
             partition.holes = holes_in(partition.log, held_end)
     journal.flush()
     if shorter:

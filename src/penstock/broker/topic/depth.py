@@ -39,7 +39,7 @@ def group_lag(cursor: GroupCursor) -> int:
         return lag
     first = max(cursor.committed, log.start)
     if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
-        with suppress(PenstockError):  # Else whoever reads there finds the damage.
+        with suppress(PenstockError):  # Reading there reports the damage.
             return len(log.records(first, high))
     return max(high - first, 0) - sum(end - start for start, end in _holes(partition, first, high))
 

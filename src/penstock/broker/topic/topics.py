@@ -13,7 +13,7 @@ A rename that is visible and not yet synced does no harm: the first sync of ever
 directories above.
 
 Changes of one topic, each of which takes many steps, wait for each other (``Topic.changes``).  A deletion
-does not: whoever changes the topic notices it with ``check_alive``, after each step.
+does not: the change notices it with ``check_alive``, after each step.
 
 The limits of ``BrokerConfig`` on topics and partitions are checked before the work and again at its end,
 because other topics may have been created meanwhile.  Internal topics (dead letters, staging) are created

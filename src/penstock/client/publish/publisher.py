@@ -113,7 +113,7 @@ class Publisher:
 
         def then(receipts: list[Receipt], error: BaseException | None) -> None:
             if future.done():
-                return  # Whoever waited has given up; what was written stays written.
+                return  # The caller has given up; what was written stays written.
             if error is None:
                 future.set_result(receipts)
             else:

@@ -75,7 +75,7 @@ from penstock.wire.native_bodies import (
 )
 
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
-FOR_ALL: Final = (  # Whoever asks.
+FOR_ALL: Final = (  # Errors of every caller.
     TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed, Forbidden, QuotaExceeded,
     Unauthenticated,
 )  # fmt: skip
@@ -92,7 +92,7 @@ class InFlightRequest:
         self.metadata = metadata  # What the unit was checked against.
         self.batches: list[PublishBatch] = []
         self.request: PublishRequest | None = None  # It is not encoded yet, so it cannot have been sent.
-        self.deadline: float | None = None  # Whoever it is lent to has an eye on the time.
+        self.deadline: float | None = None  # The borrower enforces the timeout.
         self.lent = lent  # To a thread, if it has its turn.
 
 
@@ -417,7 +417,7 @@ class Sender:
         return None if unit.special else InFlightRequest(unit, metadata, lent=True)
 
     def lend(self, in_flight: InFlightRequest) -> PublishRequest | None:
-        """The request, for whoever sends it and gives it back; None if something is in the way."""
+        """Lend the request to a caller that sends it and returns it; None if that is impossible now."""
         if not self._begin(in_flight):
             return None
         in_flight.batches, request = self._encoded([in_flight.unit], self._producer_id)
@@ -442,7 +442,7 @@ class Sender:
         in_flight = self._in_flight
         if in_flight is not None and self.recall(in_flight):
             self.complete(in_flight, b"", None)
-        elif not self.busy:  # It is back, and whoever brought it found no loop to go on.
+        elif not self.busy:  # It was returned, and there was no loop to continue on.
             self._fail_queue(Closed(what="broker"))
 
     def take_back(self, in_flight: InFlightRequest, body: bytes) -> bool:
@@ -468,7 +468,7 @@ class Sender:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is in line: whoever gave a request back has the loop ``go_on``."""
+        """Whether requests are queued: after returning one, the caller has the loop ``go_on``."""
         return bool(self._queue)
 
     async def _refresh(self, error: MetadataStale) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from penstock.api.work import Work
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.http.consumers.long_polls import Disconnection, LongPoll

@@ -14,7 +14,7 @@ added to it:
                     does not care, and what it holds goes back
 
 What cannot be understood as HTTP is answered with a problem document, too, and not
-logged: or whoever likes could fill the disk.
+logged: otherwise any client could fill the disk.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
 from penstock.frontends.http.app import make_app

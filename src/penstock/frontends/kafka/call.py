@@ -7,7 +7,7 @@ A handler gets a ``KafkaCall`` and gives the answer in one of three ways:
     return LATER, and call.answer(..)  it has begun something that calls back: no task, for what comes often
 
 All that is framing has happened before or happens after: versions, the login, the order of answers, errors.
-What is asked of the broker goes through ``call.operations``, which are those that whoever asks may use.
+Handlers call the broker through ``call.operations``, which checks what the client may do.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -65,7 +65,7 @@ class KafkaCall(Generic[RequestT_co]):
 
     @property
     def operations(self) -> BrokerOperations:
-        """The broker's operations, as far as whoever asks may call them."""
+        """The broker's operations that the client may call."""
         return self.session.operations
 
     @property

@@ -37,7 +37,7 @@ METADATA: Final = "__cluster_metadata"  # Kafka's log of what the brokers agree 
 
 
 def api_versions(call: KafkaCall[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """What is spoken here; also the answer to whoever has asked in a version that is not."""
+    """The supported APIs and versions; also the response to a request in an unsupported version."""
     error = Code.UNSUPPORTED_VERSION if call.request is None else Code.NONE
     keys = [
         ApiVersion(api_key=key, min_version=api.offered[0], max_version=api.offered[1])
@@ -67,7 +67,7 @@ def describe_cluster(call: KafkaCall[DescribeClusterRequest]) -> DescribeCluster
 
 
 def describe_quorum(call: KafkaCall[DescribeQuorumRequest]) -> DescribeQuorumResponse:
-    call.operations.topics()  # Whoever may describe anything may know this.
+    call.operations.topics()  # Allowed for clients that may describe anything.
     host, port = call.session.advertised
     return DescribeQuorumResponse(
         error_message=None,

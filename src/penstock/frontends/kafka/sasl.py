@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from penstock.broker.access.scram import HASHES
+from penstock.broker.frontend import HASHES
 from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import words_of
@@ -79,7 +79,7 @@ async def _bare(session: KafkaSession, data: bytes) -> bytes:
 
 
 async def _answered(session: KafkaSession, data: bytes) -> bytes:
-    """The next message of the server; whoever has ended the login is admitted."""
+    """The next message of the server; a client that completes the login is admitted."""
     if session.mechanism == PLAIN:
         session.admit(await _plain(session, data))
         return b""

@@ -8,7 +8,7 @@ not complete and of all publishes, requests that wait on a connection, bytes tha
 
 import asyncio
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.config.server import KafkaSettings, LimitSettings, TopicDefaults
 from penstock.frontends.kafka.apis import APIS

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock
 from penstock.config.server import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.errors import Unauthenticated

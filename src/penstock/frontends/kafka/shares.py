@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, cast
 
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.loop import ignore_result
+from penstock.broker.frontend import BatchConsumer, EmbeddedAsyncBroker, ignore_result
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
 from penstock.errors import Closed, GroupNotFound, TopicNotFound
@@ -90,7 +88,7 @@ class ConsumingMember(ShareMember):
         identity: str,
     ) -> None:
         super().__init__(operations, group, identity)
-        self.operations = operations  # Of whoever added it.
+        self.operations = operations  # Of the client that added it.
         self._broker = broker
         self._wall_ms = clock.wall_ms
         self._closed = False

@@ -4,7 +4,7 @@
 begin with a HELLO.
 """
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.errors import Unauthenticated
 from penstock.frontends.kqueue.session import KQueueConnection, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.security.gateway import AuthGateway

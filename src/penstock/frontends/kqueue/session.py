@@ -27,9 +27,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.loop import Running, ignore_result
-from penstock.broker.operations import LocalConsumer
+from penstock.broker.frontend import EmbeddedAsyncBroker, LocalConsumer, Running, ignore_result
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.public import public

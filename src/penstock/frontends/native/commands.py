@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from penstock.broker.batches import BatchConsumer
+from penstock.broker.frontend import BatchConsumer
 from penstock.config.broker import GroupOptions, TopicSettings
 from penstock.errors import (
     Closed,

@@ -17,9 +17,7 @@ import asyncio
 import secrets
 from typing import Any, Final, Protocol
 
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.loop import Running, Then, ignore_result
+from penstock.broker.frontend import BatchConsumer, EmbeddedAsyncBroker, Running, Then, ignore_result
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.native import COUNT_MAX, UINT32_MAX
 

@@ -13,7 +13,7 @@ of frames that are not complete, bytes of publishes that wait for the disk.
 import asyncio
 from typing import Final
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal, is_http

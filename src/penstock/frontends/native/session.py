@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from penstock.api.work import Work
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.loop import Then, ignore_result
+from penstock.broker.frontend import EmbeddedAsyncBroker, Then, ignore_result
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import NativeConnection
 from penstock.frontends.native.consumers import ResumableConsumers, WireConsumer
@@ -78,7 +77,7 @@ class NativeSession:
         self.connection = connection
         self.shared = shared
         self.broker = shared.broker
-        self.operations: BrokerOperations  # Of whoever has logged in; not there before.
+        self.operations: BrokerOperations  # Of the authenticated client; set by the login.
         self.version = 0  # Of the protocol; 0 before the hello is answered.
         self.greeted = False  # There was a hello.
         self._admitted: AuthenticatedConnection | None = None

@@ -91,7 +91,7 @@ class TlsAcceptor:
 
 
 def _refuse(made: socket.socket, first: bytes) -> None:
-    """Answer in the words of whoever asks, as far as they can be told, and close."""
+    """Answer in the client's protocol, if it can be recognised, and close."""
     with made:
         if not first:
             return  # The other side has gone.

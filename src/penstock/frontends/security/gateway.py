@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.work import Work
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
@@ -130,7 +130,7 @@ class AuthGateway:
         if self.is_creatable(topic):
             await self._broker.run(self.operations(identity).auto_create_topic(topic, options))
 
-    # What the server itself keeps an eye on, whoever asks.
+    # What the server itself watches, for every client.
 
     def overview(self) -> Work[Overview]:
         return self._broker.operations.overview()
@@ -169,7 +169,7 @@ class AuthGateway:
         return guard
 
     def _current(self, identity: Identity) -> Identity:
-        """The one object that stands for whoever has just logged in."""
+        """The one object for the identity that has just logged in."""
         guard = self._guards.get(identity.id)
         if guard is None:
             local = self._broker.operations
@@ -183,7 +183,7 @@ class AuthGateway:
         guard = self._guards.pop((kind, name), None)
         connections = self._connections.pop((kind, name), None)
         if guard is not None:
-            # In a turn of its own, so that whoever revokes the own key is still answered.
+            # In a turn of its own, so that a client that revokes its own key is still answered.
             asyncio.get_running_loop().call_soon(self._end_all, guard, connections or set())
 
     def _end_all(self, guard: GuardedOperations, connections: set[AuthenticatedConnection]) -> None:

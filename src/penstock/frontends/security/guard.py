@@ -21,9 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
-from penstock.broker.access.audit import DONE, Audit
-from penstock.broker.operations import LocalOperations
-from penstock.broker.steps import Steps
+from penstock.broker.frontend import DONE, Audit, LocalOperations, Steps
 from penstock.clock import Clock
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, PenstockError, TopicNotFound

@@ -5,13 +5,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
-from penstock.broker.access.scram import Scram
-from penstock.broker.batches import BatchConsumer
-from penstock.broker.observability.measuring import Family
-from penstock.broker.operations import LocalOperations
-from penstock.broker.publish.publishing import Appended
-from penstock.broker.steps import Steps
-from penstock.broker.stream.fetching import At, Layout, Position, RawFetched
+from penstock.broker.frontend import (
+    Appended,
+    At,
+    BatchConsumer,
+    Family,
+    Layout,
+    LocalOperations,
+    Position,
+    RawFetched,
+    Scram,
+    Steps,
+)
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
 from penstock.frontends.security.guard import Guard, filtered, topic_of

@@ -29,7 +29,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return f"{words} ({self.called})" if self.called else words
 
 
-# Everybody, while a server asks for no keys; and whoever has not logged in yet, while it does.
+# Every client of a server without logins, and clients that have not logged in yet.
 NOBODY: Final = Identity(kind="nobody", name="")
 
 

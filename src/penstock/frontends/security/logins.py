@@ -32,15 +32,18 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from penstock.broker.access.access import (
+from penstock.broker.frontend import (
+    HASHES,
+    ITERATIONS,
     PASSWORD_COST,
     PASSWORD_LENGTH_MAX,
+    SALT_BYTES,
     Access,
     Credential,
+    Scram,
     StoredKey,
     StoredUser,
 )
-from penstock.broker.access.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
 from penstock.clock import Clock
 from penstock.errors import Overloaded, PenstockError, ShuttingDown, Unauthenticated
 from penstock.frontends.security.identity import Credentials, Identity

@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.api.operations import ConsumerOperations, ProducerOperations
-from penstock.broker.batches import BatchConsumer
-from penstock.broker.observability.measuring import Family
-from penstock.broker.steps import Steps
+from penstock.broker.frontend import BatchConsumer, Family, Steps
 from penstock.frontends.security.guard import Guard
 from penstock.groups.rebalance import KafkaGroupState
 from penstock.groups.transactions import TransactionState

@@ -17,7 +17,7 @@ from binascii import Error
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.access.scram import HASHES, Scram
+from penstock.broker.frontend import HASHES, Scram
 from penstock.errors import Unauthenticated
 
 NONCE_BYTES: Final = 18

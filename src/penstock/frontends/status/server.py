@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines

@@ -90,7 +90,7 @@ class TextSession:
 
     @property
     def open_broker(self) -> AsyncBroker:
-        """The broker, as far as whoever is there may use it."""
+        """The operations that this client may use."""
         if self.broker is None:
             raise Refused(errors.UNAUTHENTICATED)
         return self.broker
@@ -169,7 +169,7 @@ async def subscribe(session: TextSession, words: list[bytes]) -> str:
 
 
 async def open_consumer(session: TextSession, topic: str, group: str) -> AsyncConsumer:
-    """A consumer; its topic is created if it is missing, by whoever may do that."""
+    """A consumer; a missing topic is created if the client may do that."""
     broker = session.open_broker
     await session.gateway.auto_create(session.identity, topic, {"partitions": QUEUE_PARTITIONS})
     return await broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)

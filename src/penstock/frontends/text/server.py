@@ -5,7 +5,7 @@
 
 The connection's task owns the tasks of its subscriptions.  When the input
 ends, they end, and the consumers are closed: what was pushed and not
-acknowledged comes back at once, to whoever subscribes next.  A client that does
+acknowledged comes back at once, to the next subscriber.  A client that does
 not read is not pushed to; what it has on loan comes back by its visibility
 timeout.
 """
@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.aio import AsyncConsumer
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal
@@ -27,7 +27,7 @@ from penstock.frontends.text import errors
 from penstock.frontends.text.commands import NotThisProtocol, Refused, TextSession, answer, is_publish
 
 if TYPE_CHECKING:
-    from penstock.broker.operations import LocalConsumer
+    from penstock.broker.frontend import LocalConsumer
 
 TOGETHER_MAX: Final = 64  # Lines that are taken at a time, if so many have arrived.
 PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.

@@ -51,7 +51,7 @@ class Restoration:
             raise RestoreRefused(start=start, end=log.start, why="the log begins below that")
         self.start = start
         self.end = log.start
-        self.goal = start  # Where whoever wants it will begin; above ``end`` if nothing was deleted.
+        self.goal = start  # Where its readers will begin; above ``end`` if nothing was deleted.
         self.number = 0  # The broker's name for it ...
         self.used_ms = 0  # ... and when it was last heard of.
         self.installing = False  # Too late to begin another one.

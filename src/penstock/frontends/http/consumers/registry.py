@@ -15,9 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.loop import ignore_result
+from penstock.broker.frontend import BatchConsumer, EmbeddedAsyncBroker, ignore_result
 from penstock.config.broker import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
 from penstock.frontends.http.consumers.long_polls import Disconnection
@@ -134,7 +132,7 @@ class HttpConsumers:
                 self._close(consumer)
 
     def end_waits(self) -> None:
-        """The server is about to end: answer whoever waits with nothing."""
+        """The server is about to stop: answer waiting requests with nothing."""
         for call_off in list(self._waits):
             call_off()
 

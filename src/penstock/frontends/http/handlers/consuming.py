@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from penstock.api.work import Work
-from penstock.broker.batches import BatchConsumer
+from penstock.broker.frontend import BatchConsumer
 from penstock.errors import (
     InvalidValue,
     LeaseLost,

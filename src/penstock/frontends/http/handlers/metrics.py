@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from prometheus_client import ProcessCollector, generate_latest
 
-from penstock.broker.observability.measuring import Family
+from penstock.broker.frontend import Family
 from penstock.frontends.http.call import HttpCall
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

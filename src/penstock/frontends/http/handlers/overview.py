@@ -72,7 +72,7 @@ async def history(call: HttpCall) -> History:
     """History of the last hour: rates, backlog and age of the oldest pending message."""
     wanted: OfWhat = call.query
     if wanted.topic is None:
-        call.operations.stats()  # For whoever may see that.
+        call.operations.stats()  # Raises if the caller may not see it.
     elif wanted.group is None:
         call.operations.describe_topic(wanted.topic)
     else:

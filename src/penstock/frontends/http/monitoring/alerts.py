@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.health.verdict import duration
+from penstock.broker.frontend import duration
 from penstock.model.info import GroupState, VerdictWord
 
 LOOKS: Final = 3

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from penstock.api.work import Work
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
 from penstock.frontends.http.monitoring.alerts import GroupLine

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.broker.health.verdict import judge_pipeline
+from penstock.broker.frontend import judge_pipeline
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound
@@ -57,7 +57,7 @@ class Reports:
         self._runs: dict[str, PipelineRun] = {}
 
     def read(self, operations: BrokerOperations) -> list[PipelineLine]:
-        """All that is known, with what came since the last time, for whoever may read it."""
+        """All reports, including those since the last call, if the caller may read them."""
 
         def read(offset: int, limit: int) -> list[StoredMessage]:
             return operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)

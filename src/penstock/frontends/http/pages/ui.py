@@ -23,7 +23,12 @@ from starlette.types import Receive, Scope, Send
 from penstock.errors import MethodNotAllowed, PenstockError, RouteNotFound
 
 PATH: Final = "/ui"
-PATHS: Final = ("/", PATH, PATH + "/{name:path}")  # Whoever only knows the server's address wants to see it.
+# The root too: a person who opens the address of the server wants the dashboard.
+PATHS: Final = (
+    "/",
+    PATH,
+    PATH + "/{name:path}",
+)
 INDEX: Final = "index.html"
 KINDS: Final = {
     "html": b"text/html; charset=utf-8",

@@ -124,7 +124,7 @@ def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConf
     if kind == TOPIC:
         return config_entries(call.operations.layout(name).settings, call.shared.defaults)
     if kind == BROKER and name in ("", str(NODE)):
-        call.operations.topics()  # Whoever may describe anything may know these.
+        call.operations.topics()  # Allowed for clients that may describe anything.
         return _broker_configs(call)
     if kind == GROUP:
         return group_config_entries(call, name)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
-from penstock.broker.stream.fetching import Layout
+from penstock.broker.frontend import Layout
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -60,7 +60,7 @@ async def _created(
         if call.request.validate_only:
             return _could_be(call, wanted.name, options)
         await call.run(call.operations.create_topic(wanted.name, options))
-        with suppress(Forbidden):  # Whoever may create it need not be allowed to describe it.
+        with suppress(Forbidden):  # A client that may create it need not be allowed to describe it.
             return _created_result(call, call.operations.layout(wanted.name))
         return CreatableTopicResult(
             name=wanted.name,

@@ -5,7 +5,7 @@ committed side by side: each has journals of its own, and one sync serves all of
 
 import asyncio
 
-from penstock.broker.stream.commits import METADATA_BYTES_MAX
+from penstock.broker.frontend import METADATA_BYTES_MAX
 from penstock.errors import PenstockError, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of

@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.drivers.loop import Running
+from penstock.broker.frontend import Running
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of

@@ -33,7 +33,7 @@ async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> 
     if not request.group_id or not request.member_id or request.member_epoch < CLOSE:
         return _refused(Code.INVALID_REQUEST, "a member has a group, an id and an epoch")
     if request.member_epoch == OPEN and not request.subscribed_topic_names:
-        return _refused(Code.INVALID_REQUEST, "whoever joins says for which topics")
+        return _refused(Code.INVALID_REQUEST, "a member that joins must name its topics")
     if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
         return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
     try:

@@ -25,7 +25,7 @@ def streams_group_heartbeat(call: KafkaCall[StreamsGroupHeartbeatRequest]) -> St
 
 def streams_group_describe(call: KafkaCall[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
     """No group is one of these."""
-    call.operations.topics()  # Whoever may describe anything may know this.
+    call.operations.topics()  # Allowed for clients that may describe anything.
     return StreamsGroupDescribeResponse(
         groups=[
             DescribedStreamsGroup(

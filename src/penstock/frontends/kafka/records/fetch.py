@@ -16,7 +16,7 @@ Fetch sessions are not kept: a client that asks for one is told 0, and says each
 
 from typing import Any
 
-from penstock.broker.stream.fetching import RawFetched
+from penstock.broker.frontend import RawFetched
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.broker.stream.fetching import At
+from penstock.broker.frontend import At
 from penstock.errors import PenstockError, VersionUnsupported
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of

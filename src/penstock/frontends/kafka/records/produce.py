@@ -12,7 +12,7 @@ other's sync, so a producer with several in flight pays for one sync.
 from typing import Final
 
 from penstock.api.work import Work
-from penstock.broker.publish.publishing import Appended
+from penstock.broker.frontend import Appended
 from penstock.errors import (
     InvalidRecords,
     InvalidValue,

@@ -1,8 +1,10 @@
 """Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
 
-What a transaction is at is what the broker's ledger says, in Kafka's words.  A transactional id is shown to
-its owner, to admins, and to whoever a grant or an ACL allows it; to all others it does not exist.  Its topics
-are shown to whoever may describe them, and the producers of a partition to whoever may read the topic."""
+The state of a transaction comes from the broker's ledger, in Kafka's terms.  A transactional id is shown to
+its owner, to admins, and to clients with a grant or an ACL for it; for all others it does not exist.  Its
+topics are shown to clients that may describe them, the producers of a partition to clients that may read the
+topic.
+"""
 
 from typing import Final
 

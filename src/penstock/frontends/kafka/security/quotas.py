@@ -57,7 +57,7 @@ def describe_quotas(call: KafkaCall[DescribeClientQuotasRequest]) -> DescribeCli
 
 
 def _is_wanted(user: UserInfo, components: list[QuotaComponent], strict: bool) -> bool:
-    """Whoever asks for nothing in particular gets all; whoever asks strictly, what has just these types."""
+    """A request without filters matches all; a strict one matches exactly the given entity types."""
     if not components:
         return not strict
     return all(

@@ -5,7 +5,7 @@ password by one mechanism.  A user that is new may do nothing before somebody gr
 
 from typing import Final
 
-from penstock.broker.access.scram import HASHES, ITERATIONS, Scram
+from penstock.broker.frontend import HASHES, ITERATIONS, Scram
 from penstock.errors import InvalidName, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of

@@ -183,7 +183,7 @@ class Reporter:
         if asked and not self._context.stopping.is_set():
             self._context.progress.note("stopping")
             self._context.stopping.set()
-            self._reported_ms = 0  # Whoever has asked is waiting for a sign.
+            self._reported_ms = 0  # The person who asked is waiting for a response.
 
     def _live_state(self) -> PipelineState:
         return "stopping" if self._context.stopping.is_set() else "running"
