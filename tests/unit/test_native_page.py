@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from penstock.api.operations import Operations
+from penstock.frontends.kqueue.opcodes import COMMANDS, DELIVERY
 from penstock.frontends.kqueue.session import NAMESPACE
 from penstock.frontends.native.commands import TABLE
 from penstock.operations.calls import CALLS
 from penstock.wire import native, native_bodies
-from penstock.wire.kqueue import COMMANDS, DELIVERY
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "protocols" / "native.md").read_text()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.workers.threads import ThreadPool
+from penstock.workers.executors import ThreadPool
 
 colour = contextvars.ContextVar("colour", default="none")
 

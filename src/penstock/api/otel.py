@@ -93,7 +93,6 @@ class Sending:
         self.messages = [carrying(message, of) for message in before]
 
     def end(self, receipts: list[Receipt], error: BaseException | None) -> None:
-        """The answer has come."""
         if len(receipts) == 1 and isinstance(receipts[0], Receipt):
             self.span.set_attribute("messaging.message.id", receipts[0].id)
             self.span.set_attribute("messaging.destination.partition.id", str(receipts[0].partition))
@@ -110,8 +109,6 @@ class Sending:
 
 
 class TracedProducer:
-    """An idempotent producer."""
-
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -133,7 +130,6 @@ class TracedOperations:
         return getattr(self._inner, name)
 
     def publish(self, topic: str, message: Message, *more: Any) -> Work[Receipt]:
-        """Publish one message."""
         return _publish_one(Sending(topic, [message]), lambda sent: self._inner.publish(topic, sent, *more))
 
     def publish_batch(self, topic: str, messages: Iterable[Any], *more: Any) -> Work[list[Receipt]]:
@@ -147,7 +143,6 @@ class TracedOperations:
         return list(receipts)
 
     def producer(self, *arguments: Any) -> Work[TracedProducer]:
-        """An idempotent producer."""
         return TracedProducer((yield from self._inner.producer(*arguments)))
 
     def consumer(
@@ -247,7 +242,6 @@ class ProcessSpan:
         self._at_work[id(message)] = (span, token)
 
     def end(self, message: Delivered, error: BaseException | str | None) -> None:
-        """The work has ended."""
         found = self._at_work.pop(id(message), None)
         if found is None:
             return

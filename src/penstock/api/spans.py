@@ -34,7 +34,6 @@ def begin_publish(topic: str, messages: list[Any]) -> "Sending | None":
 
 
 def _otel() -> Any:
-    """What makes the spans."""
     import penstock.api.otel as otel  # Only now: it needs OpenTelemetry, which most programs do not have.
 
     return otel

@@ -33,8 +33,6 @@ class WrongUse(typer.TyperException):
 
 
 class CliCommand(TyperCommand):
-    """One command."""
-
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """``TOPIC`` for what is required, as manuals have it, where typer writes ``{TOPIC}``."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]

@@ -47,7 +47,6 @@ class ProgressBar:
         self.stop()
 
     def stop(self) -> None:
-        """Remove the bar."""
         self._timer.cancel()
         with self._lock:
             self._total = -1  # Too late for the timer.

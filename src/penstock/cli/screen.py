@@ -77,7 +77,6 @@ def write(data: bytes) -> None:
 
 
 def flush() -> None:
-    """Flush stdout."""
     sys.stdout.flush()
     sys.stdout.buffer.flush()
 

@@ -91,7 +91,6 @@ def rounded_size(size_bytes: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 message``, ``1,200 messages``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

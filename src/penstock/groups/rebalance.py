@@ -24,7 +24,6 @@ class PendingResult(Generic[T]):
             self.wake()
 
     def wake(self) -> None:
-        """Wake all waiters."""
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()

@@ -71,7 +71,6 @@ class ShareMember:
         self.deadline_ms = -1  # Of its next heartbeat; -1: there was none yet.
 
     def advance(self) -> None:
-        """Enter the next epoch."""
         self.previous_epoch = self.epoch
         self.epoch = following(self.epoch)
 

@@ -419,7 +419,6 @@ class LeaseRun:
 
 
 def run_of(message: Delivered) -> LeaseRun:
-    """One message alone."""
     delivery, offset = message._delivery, message._record.offset
     return LeaseRun(delivery.partition, delivery.lease, delivery.attempt, offset, offset + 1)
 

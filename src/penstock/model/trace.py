@@ -44,7 +44,6 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time(self) -> datetime:
-        """When, in UTC."""
         return datetime.fromtimestamp(self.time_ms / 1000, UTC)
 
 

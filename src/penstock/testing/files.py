@@ -69,7 +69,6 @@ class FaultyFiles:
 
     @property
     def intact(self) -> bool:
-        """See ``Files``."""
         return self.inner.intact
 
     @intact.setter
@@ -115,7 +114,6 @@ class FaultyFiles:
         return 0 < self._at <= number and (self._fault is not Fault.FULL or name in NEEDS_ROOM)
 
     def open(self, path: str, *, create: bool) -> File:
-        """See ``Files``."""
         file = self.perform("open", path, lambda: self.inner.open(path, create=create))
         return FaultyFile(self, path, file)
 
@@ -126,31 +124,24 @@ class FaultyFiles:
         return self.inner.exists(path)
 
     def list(self, directory: str) -> list[str]:
-        """See ``Files``."""
         return self.perform("list", directory, lambda: self.inner.list(directory))
 
     def make_directory(self, path: str, *, sync: bool = True) -> None:
-        """See ``Files``."""
         self.perform("make_directory", path, lambda: self.inner.make_directory(path, sync=sync))
 
     def remove(self, path: str) -> None:
-        """See ``Files``."""
         self.perform("remove", path, lambda: self.inner.remove(path))
 
     def remove_tree(self, path: str, *, sync: bool = True) -> None:
-        """See ``Files``."""
         self.perform("remove_tree", path, lambda: self.inner.remove_tree(path, sync=sync))
 
     def rename(self, source: str, target: str) -> None:
-        """See ``Files``."""
         self.perform("rename", target, lambda: self.inner.rename(source, target))
 
     def sync_directory(self, path: str) -> None:
-        """See ``Files``."""
         self.perform("sync_directory", path, lambda: self.inner.sync_directory(path))
 
     def read_file(self, path: str) -> bytes:
-        """See ``Files``."""
         return self.perform("read_file", path, lambda: self.inner.read_file(path))
 
     def write_file(self, path: str, data: bytes) -> None:
@@ -179,8 +170,6 @@ class FaultyFiles:
 
 
 class FaultyFile:
-    """A file of ``FaultyFiles``."""
-
     def __init__(self, files: FaultyFiles, path: str, inner: File) -> None:
         self._files = files
         self._path = path
@@ -188,7 +177,6 @@ class FaultyFile:
         self.size = inner.size
 
     def append(self, parts: Sequence[Part]) -> None:
-        """See ``File``."""
         whole = b"".join(parts)
 
         def tear() -> None:
@@ -204,15 +192,12 @@ class FaultyFile:
         self._inner.reserve(size, zeroed=zeroed)
 
     def read(self, position: int, length: int) -> bytes:
-        """See ``File``."""
         return self._files.perform("read", self._path, lambda: self._inner.read(position, length))
 
     def sync(self) -> None:
-        """See ``File``."""
         self._files.perform("sync", self._path, self._inner.sync)
 
     def truncate(self, size: int) -> None:
-        """See ``File``."""
         self._files.perform("truncate", self._path, lambda: self._inner.truncate(size))
         self.size = self._inner.size
 
@@ -263,36 +248,30 @@ class CrashFile:
             raise Crash("a file of a process that is gone")
 
     def append(self, parts: Sequence[Part]) -> None:
-        """See ``File``."""
         self._check()
         data = b"".join(parts)
         self._node.content[self.size : self.size + len(data)] = data
         self.size += len(data)
 
     def reserve(self, size: int, *, zeroed: bool) -> None:  # noqa: ARG002 - both are zeros here.
-        """See ``File``."""
         self._check()
         self._node.content.extend(bytes(max(size - len(self._node.content), 0)))
 
     def read(self, position: int, length: int) -> bytes:
-        """See ``File``."""
         self._check()
         return bytes(self._node.content[position : min(position + length, self.size)])
 
     def sync(self) -> None:
-        """See ``File``."""
         self._check()
         self._node.synced = bytes(self._node.content)
 
     def truncate(self, size: int) -> None:
-        """See ``File``."""
         self._check()
         del self._node.content[size:]
         self._node.content.extend(bytes(size - len(self._node.content)))
         self.size = size
 
     def close(self) -> None:
-        """See ``File``."""
         if self._life == self._disk.life:
             del self._node.content[self.size :]
 
@@ -365,17 +344,14 @@ class CrashDisk:
         return self._names[path]
 
     def open(self, path: str, *, create: bool) -> File:
-        """See ``Files``."""
         if create and path not in self._names:
             self._change({path: _Node()})
         return CrashFile(self, self._node(path))
 
     def exists(self, path: str) -> bool:
-        """See ``Files``."""
         return path in self._names or bool(self.list(path))
 
     def list(self, directory: str) -> list[str]:
-        """See ``Files``."""
         inside = directory.rstrip("/") + "/"
         below = [path[len(inside) :] for path in self._names if path.startswith(inside)]
         return sorted({path.partition("/")[0] for path in below})
@@ -384,18 +360,15 @@ class CrashDisk:
         """See ``Files``; directories need no making here."""
 
     def remove(self, path: str) -> None:
-        """See ``Files``."""
         if path in self._names:
             self._change({path: None})
 
     def remove_tree(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - never synced.
-        """See ``Files``."""
         inside = path.rstrip("/") + "/"
         for name in [name for name in self._names if name.startswith(inside)]:
             self.remove(name)
 
     def rename(self, source: str, target: str) -> None:
-        """See ``Files``."""
         moved = [path for path in self._names if path == source or path.startswith(source + "/")]
         if not moved:
             self._node(source)  # Raises: there is nothing of that name.
@@ -404,27 +377,21 @@ class CrashDisk:
         self._change(change, os.path.dirname(target))
 
     def sync_directory(self, path: str) -> None:
-        """See ``Files``."""
         for change in self._pending.pop(path, []):
             self._apply(change, self._synced)
 
     def read_file(self, path: str) -> bytes:
-        """See ``Files``."""
         return bytes(self._node(path).content)
 
     def write_file(self, path: str, data: bytes) -> None:
-        """See ``Files``."""
         replace_file(self, path, data)
 
     def mode(self, path: str) -> int:  # noqa: ARG002 - this disk has no users.
-        """See ``Files``."""
         return 0
 
-    def set_mode(self, path: str, mode: int) -> None:
-        """See ``Files``."""
+    def set_mode(self, path: str, mode: int) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """See ``Files``."""
         if path in self.locks:
             raise DirectoryInUse(directory=os.path.dirname(path), pid=str(os.getpid()))
         self.locks.add(path)
@@ -435,5 +402,4 @@ class CrashDisk:
         return 0, 0
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
-        """See ``Files``."""
         return -1

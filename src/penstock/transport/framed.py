@@ -78,7 +78,6 @@ class FramedConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _flush(self, turn_ends: bool = True) -> None:
-        """Write what was sent."""
         if turn_ends:
             self._flush_coming = self._pushed = False
         out = self._out

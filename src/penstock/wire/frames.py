@@ -64,7 +64,6 @@ class FrameSplitter:
         return frames
 
     def forget(self) -> None:
-        """Drop the incomplete frame."""
         self._pieces = []
         self.buffered = 0
         self._size = 0

@@ -370,7 +370,6 @@ def decode_commit(body: bytes) -> tuple[int, list[Position]]:
 
 
 def encode_received(correlation: int, batches: list[LeasedBatch]) -> bytes:
-    """The answer to RECEIVE."""
     pieces = [b"", _UINT32.pack(correlation)]
     _add_batches(pieces, batches)
     return _framed(OK, pieces)

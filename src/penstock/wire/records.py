@@ -392,7 +392,6 @@ def seal_batch(batch: bytearray) -> None:
 
 
 def checksum(data: Buffer, begin: int, end: int) -> int:
-    """The CRC-32C of ``data[begin:end]``."""
     if end - begin <= _COPY_BYTES_MAX:
         return crc32c(data[begin:end])
     return crc32c(memoryview(data)[begin:end])
@@ -476,7 +475,6 @@ def producer_id_of(data: Buffer, position: int = 0) -> int:
 
 
 def count_of(data: Buffer, position: int = 0) -> int:
-    """The number of records."""
     return _unpack_int32(data, position + _COUNT_AT)[0]
 
 

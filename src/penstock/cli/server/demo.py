@@ -46,7 +46,6 @@ class Screen:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colour else text
 
     def title(self, text: str, *more: str) -> None:
-        """The first lines."""
         self._write(self.paint(text, BOLD) + "\n")
         for line in more:
             self._write(line + "\n")
@@ -59,7 +58,6 @@ class Screen:
         self._write(self.paint(f"  >>> {code}", DIM) + "\n")
 
     def line(self, elapsed_ms: int, event: str, identity: str, words: str) -> None:
-        """One thing that happened."""
         elapsed = self.paint(f"{elapsed_ms / 1000:8.3f} s", DIM)
         painted = self.paint(f"{event:<13}", COLOURS.get(event, BOLD))
         self._write(f"{elapsed}  {painted}  {identity:<14}  {words}".rstrip() + "\n")
@@ -85,7 +83,6 @@ class Tour:
         broker.purge(TOPIC, GROUP)  # What an interrupted tour may have left.
 
     def run(self) -> None:
-        """All steps."""
         with self._broker.consumer(TOPIC, group=GROUP, consumer_id="worker-1") as worker:
             self._publish()
             self._lease(worker)

@@ -163,7 +163,6 @@ def begin_log(config: ServerConfig) -> None:
 def show(
     config: ServerConfig, addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
 ) -> None:
-    """The start screen."""
     if sys.stdout.isatty():
         _show_table(config, addresses, first_key, archive=archive)
     else:

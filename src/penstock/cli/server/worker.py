@@ -86,7 +86,6 @@ def _run_again_and_again(target: str, server: str | None, level: int) -> int:
 
 
 def start_screen(target: str, found: "App") -> list[str]:
-    """What runs, and where."""
     rows = [TITLES, *(_row(function) for function in found.functions)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(TITLES))]
     lines = [f"{version_line()}: {target} with {counted(len(rows) - 1, 'function')} at {found.server}", ""]

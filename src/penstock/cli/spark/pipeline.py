@@ -36,7 +36,6 @@ COLUMNS: Final = [
 
 
 def pipeline_name(text: str) -> str:
-    """One of the pipelines."""
     try:
         return check_pipeline(text)
     except PenstockError as error:

@@ -119,8 +119,6 @@ def started(master: str) -> Iterator["SparkSession"]:
 
 
 class Shell:
-    """Takes statements, prints answers."""
-
     def __init__(self, tables: Tables, output: Output, plot: str | None) -> None:
         self._tables = tables
         self._output = output

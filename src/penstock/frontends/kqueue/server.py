@@ -6,9 +6,9 @@ begin with a HELLO.
 
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.errors import Unauthenticated
+from penstock.frontends.kqueue.opcodes import COMMANDS
 from penstock.frontends.kqueue.session import KQueueConnection, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.security.gateway import AuthGateway
-from penstock.wire.kqueue import COMMANDS
 
 
 class KQueueProtocol:

@@ -30,12 +30,12 @@ import msgspec
 from penstock.broker.frontend import EmbeddedAsyncBroker, LocalConsumer, Running, ignore_result
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
+from penstock.frontends.kqueue.opcodes import ACK, COMMANDS, DELIVERY, PING, PUB, SUB
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
 from penstock.model.message import Message, ReceivedMessage, received
 from penstock.wire.frames import plain_frame
-from penstock.wire.kqueue import ACK, COMMANDS, DELIVERY, PING, PUB, SUB
 
 GROUP: Final = "default"
 TOPIC_NOT_FOUND: Final = "ERR Topic not found. Try subscribing first."

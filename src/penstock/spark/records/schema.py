@@ -40,7 +40,6 @@ _NAMES: Final[list[tuple[Callable[[pa.DataType], bool], str]]] = [
 
 
 def row_columns(*names: str) -> pa.Schema:
-    """Some columns of ``ROW``."""
     return pa.schema([ROW.field(name) for name in names])
 
 

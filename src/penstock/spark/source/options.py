@@ -99,7 +99,6 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_together(options: SourceOptions, texts: Mapping[str, str]) -> None:
-    """Check combinations of options."""
     if bool(options.topics) == (options.pattern is not None):
         raise InvalidValue(name="topic", value=texts.get("topic"), why="set either topic or topic_pattern")
     for time, place in (("from_time", "starting"), ("to_time", "ending")):
