@@ -134,8 +134,8 @@ def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--data", ":memory:"], "--archive needs a lake, and this server keeps nothing on disk"),
-        (["--native", "off"], "--archive talks to the native listener; do not turn it off"),
+        (["--data", ":memory:"], "--archive needs a lake, but this server keeps nothing on disk"),
+        (["--native", "off"], "--archive needs the native listener; do not turn it off"),
     ],
 )
 def test_an_archive_that_cannot_be_is_told_before_the_server_starts(
