@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from tests.server.peer import HELLO
 
+from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.model.message import Message
 from penstock.operations.codec import wire_message
-from penstock.wire import kqueue as kqueue_wire
 from penstock.wire import native
 from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
@@ -106,12 +106,12 @@ def calls() -> list[tuple[str, dict[str, Any]]]:
 def kqueue_pieces() -> list[bytes]:
     """KQueue's protocol."""
     bodies: list[tuple[int, Any]] = [
-        (kqueue_wire.PING, None),
-        (kqueue_wire.SUB, {"Topic": "fuzz-kqueue"}),
-        (kqueue_wire.PUB, {"Topic": "fuzz-kqueue", "Payload": "flat"}),
-        (kqueue_wire.PUB, {"Topic": "fuzz-kqueue", "Message": {"ID": "", "Payload": "nested"}}),
-        (kqueue_wire.SUB, {"Topic": "fuzz-kqueue", "Group": "other"}),
-        (kqueue_wire.ACK, {"MessageID": "4f1f6b5a-7c5e-5d0c-9d0b-6b1f3a2c7e90"}),
+        (kqueue_opcodes.PING, None),
+        (kqueue_opcodes.SUB, {"Topic": "fuzz-kqueue"}),
+        (kqueue_opcodes.PUB, {"Topic": "fuzz-kqueue", "Payload": "flat"}),
+        (kqueue_opcodes.PUB, {"Topic": "fuzz-kqueue", "Message": {"ID": "", "Payload": "nested"}}),
+        (kqueue_opcodes.SUB, {"Topic": "fuzz-kqueue", "Group": "other"}),
+        (kqueue_opcodes.ACK, {"MessageID": "4f1f6b5a-7c5e-5d0c-9d0b-6b1f3a2c7e90"}),
     ]
     return [
         plain_frame(opcode, b"" if body is None else msgspec.json.encode(body)) for opcode, body in bodies

@@ -24,7 +24,7 @@ from tests.server.conversations import (
 from tests.server.peer import HELLO, Peer, reset
 from tests.server.process import Server
 
-from penstock.wire import kqueue as kqueue_wire
+from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.wire import native
 from penstock.wire.records import encode_values
 
@@ -206,7 +206,7 @@ def test_conversations_that_break_off_anywhere_harm_nobody(world: World) -> None
 
 
 @pytest.mark.parametrize("length", [0xFFFF_FFFF, 0x8000_0000, (16 << 20) + 1])
-@pytest.mark.parametrize("opcode", [native.HELLO, kqueue_wire.PUB])
+@pytest.mark.parametrize("opcode", [native.HELLO, kqueue_opcodes.PUB])
 def test_a_length_beyond_the_limit_is_refused_before_anything_is_kept(
     world: World, opcode: int, length: int
 ) -> None:

@@ -22,7 +22,7 @@ from tests.stalls import check_logged
 
 import penstock
 from penstock.errors import LimitReached
-from penstock.wire import kqueue as kqueue_wire
+from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.wire.frames import plain_frame
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.codes import Code
@@ -139,7 +139,7 @@ def test_the_text_protocol_and_kqueues_say_err(small: Server) -> None:
         text.sendall(b"PRODUCE c 0 x\nSUB b three\nPING\nQUIT\n")
         lines = read_all(text).decode().splitlines()
     with small.connect("native") as kqueue:
-        kqueue.sendall(plain_frame(kqueue_wire.SUB, b'{"Topic": "c"}'))
+        kqueue.sendall(plain_frame(kqueue_opcodes.SUB, b'{"Topic": "c"}'))
         answer = kqueue.recv(1000)
 
     assert ["LIMIT_REACHED" in line and line.startswith("ERR ") for line in lines[:2]] == [True, True]

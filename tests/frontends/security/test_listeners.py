@@ -18,9 +18,9 @@ from penstock.errors import (
     QuotaExceeded,
     Unauthenticated,
 )
+from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.frontends.native.commands import TABLE
 from penstock.model.access import Grant, Quota
-from penstock.wire import kqueue as kqueue_wire
 from penstock.wire import native
 from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
@@ -180,7 +180,7 @@ async def test_a_client_of_kqueue_is_refused_in_its_own_words() -> None:
     async with secured() as place:
         peer = await place.peer()
 
-        peer.send(plain_frame(kqueue_wire.PUB, b'{"Topic":"orders","Payload":"x"}'))
+        peer.send(plain_frame(kqueue_opcodes.PUB, b'{"Topic":"orders","Payload":"x"}'))
 
         assert (await peer.rest()).startswith(b"ERR this server asks for a login")
         assert await place.broker.depth("orders") == 0
