@@ -42,8 +42,8 @@ async def test_a_loop_that_works_without_a_break_is_counted_and_logged_once(
 
     assert lag.stalls >= 3
     assert lag.longest_ms > STALL_MS
-    # Each of the two that watch this loop, the fixture's and ours, says it once.
-    assert len([record for record in caplog.records if "was busy for" in record.message]) == 2
+    # The fixture's own watchdog, which watches the same loop, logs nothing.
+    assert len([record for record in caplog.records if "was busy for" in record.message]) == 1
     with pytest.raises(AssertionError, match="was busy"):
         check_logged(caplog.text)
     caplog.clear()
