@@ -66,7 +66,7 @@ def test_a_jvm_that_was_killed_is_an_error_of_one_sentence(archive: Archive, bro
     broker.publish(archive.topic, b"y")
 
     assert archive.process.wait(PATIENCE_S) == 1
-    sentence = f"pipeline {archive.topic!r} has failed: its JVM, which runs Spark, ended by SIGKILL"
+    sentence = f"pipeline {archive.topic!r} failed: the JVM that runs Spark ended by SIGKILL"
     assert sentence in archive.errors
     assert "Traceback" not in archive.errors
 

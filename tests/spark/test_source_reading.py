@@ -16,8 +16,6 @@ from penstock.clock import SystemClock
 from penstock.errors import OffsetOutOfRange, OffsetsMissing, ServerUnreachable, TopicNotFound
 from penstock.spark.runtime import connections
 from penstock.spark.source.filters import Bounds
-from penstock.spark.source.options import source_options
-from penstock.spark.source.reader import FilteringTableReader
 from penstock.spark.source.source import PenstockSource
 
 EVERYTHING = ("topic", "partition", "offset", "timestamp", "key", "value", "lane")
@@ -132,9 +130,6 @@ def test_conditions_leave_out_what_need_not_be_read(broker: penstock.Broker, ser
     broker.create_topic("narrow", partitions=3)
     fill(broker, "narrow", 30, 3)
     table = Table("offset", servers=servers, topic="narrow")
-    table.reader = FilteringTableReader(
-        source_options({"servers": servers, "topic": "narrow"}), schema_of("offset")
-    )
     late = datetime(2999, 1, 1, tzinfo=UTC)
     other = datasource.EqualTo(("key",), b"k1")
 

@@ -1,8 +1,7 @@
 """A topic as a table: reads it once, over a range that is fixed when the query is planned."""
 
-import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-
-
 class TableReader(DataSourceReader):
     """Spark's calls for one read."""
 
@@ -36,6 +32,16 @@ class TableReader(DataSourceReader):
         self._options = options
         self._bounds = Bounds()
         self._slices = SliceReader(options, schema)
+        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
+
+    def narrow(self, filters: list[Any]) -> Iterable[Any]:
+        """Apply the conditions that select offsets; returns those that Spark must still test."""
+        for condition in filters:
+            bounds = narrowed(self._bounds, condition)
+            if bounds is None:
+                yield condition
+            else:
+                self._bounds = bounds
 
     @hide_traceback
     def partitions(self) -> list[InputPartition]:
@@ -49,25 +55,18 @@ class TableReader(DataSourceReader):
         return self._slices.read_task(partition)
 
 
-class FilteringTableReader(TableReader):
-    """A reader to which Spark pushes the conditions of a query."""
+class _PushFilters:
+    """``pushFilters`` that looks to Spark as if it were not overridden.
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name.
-        """Apply the conditions that select offsets; returns those that Spark must still test."""
-        for condition in filters:
-            bounds = narrowed(self._bounds, condition)
-            if bounds is None:
-                yield condition
-            else:
-                self._bounds = bounds
-
-
-def table_reader(options: SourceOptions, schema: StructType) -> TableReader:
-    """The reader for this process.
-
-    A session with filter pushdown disabled, which is Spark's default, refuses every reader that overrides
-    ``pushFilters``.  Pushdown has a worker process of its own, so only that one gets such a reader.
+    A session with filter pushdown disabled, which is Spark's default, refuses every reader that overrides the
+    method, instead of not calling it.  This reader has to work in every session, and the process cannot tell
+    which kind it is in: pushdown runs in a worker of its own or in one forked from a daemon.
     """
-    program = getattr(sys.modules["__main__"], "__spec__", None)
-    pushdown = program is not None and program.name == PUSHDOWN_WORKER
-    return (FilteringTableReader if pushdown else TableReader)(options, schema)
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.narrow(filters)

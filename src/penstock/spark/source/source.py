@@ -27,7 +27,7 @@ from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.sink.sink import TopicStreamWriter, TopicWriter
 from penstock.spark.source.avro import avro_type
 from penstock.spark.source.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
-from penstock.spark.source.reader import TableReader, table_reader
+from penstock.spark.source.reader import TableReader
 from penstock.spark.source.stream import StreamReader
 
 COLUMNS: Final = {field.name: spark_type(field.type) for field in ROW}
@@ -57,7 +57,7 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> TableReader:
         options = source_options(self.options)
         check_schema(schema, options)
-        return table_reader(options, schema)
+        return TableReader(options, schema)
 
     @hide_traceback
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
