@@ -179,7 +179,7 @@ def test_what_retention_deleted_first_is_an_error_or_on_record(archiver: Archive
     archiver.run("late", on_gap="skip")
 
     table = archiver.table("late")
-    assert table.lost() == [OffsetRange("orders", 0, 2, 4)]
+    assert table.lost() == [OffsetRange("late", 0, 2, 4)]
     assert read(table, 0, 100)["value"].to_pylist() == [b"1", b"2", b"5"]
     assert archiver.run("late").records == 0
     assert check(archiver, "late") == (0, [])
