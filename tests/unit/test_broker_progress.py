@@ -422,12 +422,12 @@ def test_a_stream_that_reads_and_does_not_commit_is_noticed(penstock: TestBroker
     consumer.commit()
     penstock.advance("11s")
     consumer.receive(4)
-    assert verdict(penstock, "s") == "working: 6 messages wait, 4 are in hand"
+    assert verdict(penstock, "s") == "working: 6 messages wait, 4 are in flight"
     for _ in range(4):
         penstock.advance("8s")
         consumer.receive(1)
 
-    assert verdict(penstock, "s").startswith("stalled: 2 messages wait, 8 are in hand, 1 consumer is there")
+    assert verdict(penstock, "s").startswith("stalled: 2 messages wait, 8 are in flight, 1 consumer is there")
 
 
 def test_somebody_who_has_just_come_does_not_end_a_stall(penstock: TestBroker) -> None:

@@ -208,9 +208,9 @@ def test_consumers_that_take_nothing_are_stalled_after_ten_seconds() -> None:
 def test_consumers_with_work_in_hand_have_a_visibility_timeout() -> None:
     busy = {"in_flight": 3, "oldest": unacked(consumer="worker-1")}
 
-    assert str(verdict(quiet_seconds=29.9, **busy)) == "working: 7 messages wait, 3 are in hand"
+    assert str(verdict(quiet_seconds=29.9, **busy)) == "working: 7 messages wait, 3 are in flight"
     assert str(verdict(quiet_seconds=7200, **busy)) == (
-        "stalled: 7 messages wait, 3 are in hand, 1 consumer is there, and nothing was acked for 2 h; "
+        "stalled: 7 messages wait, 3 are in flight, 1 consumer is there, and nothing was acked for 2 h; "
         "worker-1 has orders:0:7"
     )
     assert word(quiet_seconds=30, **busy) == "stalled"
@@ -218,7 +218,7 @@ def test_consumers_with_work_in_hand_have_a_visibility_timeout() -> None:
 
 
 def test_work_in_hand_alone_is_said_alone() -> None:
-    assert verdict(lag=1, in_flight=1, oldest=unacked(consumer="w")).text == "1 message is in hand"
+    assert verdict(lag=1, in_flight=1, oldest=unacked(consumer="w")).text == "1 message is in flight"
 
 
 def test_what_has_just_come_is_no_backlog() -> None:

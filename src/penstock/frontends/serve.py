@@ -179,7 +179,7 @@ class Server:
         self._watching = asyncio.get_running_loop().call_later(STORAGE_CHECK_S, self._watch_storage)
 
     async def stop(self) -> None:
-        """End in order: accept nobody, finish what is in hand, release, write down."""
+        """Stop in order: accept no connections, finish in-flight requests, release leases, flush."""
         if self._watching is not None:
             self._watching.cancel()
         loop = asyncio.get_running_loop()
@@ -255,7 +255,7 @@ async def _serve(
         first_key, server.first_key = server.first_key, None
         ready(server.addresses, None if first_key is None else first_key.key)
         await stop.wait()
-        logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
+        logger.info("stopping: in-flight requests finish; press Ctrl-C (or send SIGINT) again to stop now")
         await asyncio.to_thread(stopping)
     logger.info("stopped")
 

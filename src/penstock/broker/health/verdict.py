@@ -258,13 +258,13 @@ def _wait(count: int, noun: str = "message", which: str = "") -> str:
 
 
 def _left(standing: Standing) -> str:
-    """What is not settled: 7 messages wait, 3 are in hand."""
-    in_hand = min(standing.in_flight, standing.lag)
-    waiting = standing.lag - in_hand
-    if not in_hand:
+    """What is not settled: 7 messages wait, 3 are in flight."""
+    in_flight = min(standing.in_flight, standing.lag)
+    waiting = standing.lag - in_flight
+    if not in_flight:
         return _wait(waiting)
-    are = f"{'is' if in_hand == 1 else 'are'} in hand"
-    return f"{_wait(waiting)}, {in_hand:,} {are}" if waiting else f"{_messages(in_hand)} {are}"
+    are = f"{'is' if in_flight == 1 else 'are'} in flight"
+    return f"{_wait(waiting)}, {in_flight:,} {are}" if waiting else f"{_messages(in_flight)} {are}"
 
 
 def _times(count: int) -> str:

@@ -8,7 +8,7 @@ What is added to it:
     before it       what arrives before the handshake is answered is kept until then
     frames          a message has ``http_body_bytes_max``, in at most ``FRAGMENTS_MAX`` pieces, uncompressed
     silence         a client that does not answer a ping within ``PING_S`` is cut, whatever waits to be sent
-    the end         the socket's task is told, answers what it has in hand, and closes
+    the end         the socket's task finishes its current answer, and closes
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Quotas as buckets: so much a second, with one second's worth in hand.
+"""Quotas as token buckets: a rate per second, with one second's worth as burst.
 
     full ──── take ────> emptier ──── time ────> full
                             └── below nothing: refused, until time has made up for it

@@ -138,7 +138,7 @@ function strip(events, begin, end) {
   const attempts = events.flatMap((event, at) => {
     if (!event.event.endsWith("delivered")) return [];
     const over = events.slice(at + 1).find((later) => later.event !== "extended");
-    const words = `attempt ${event.attempt}: ${over ? `${over.event} after ${span((over.time_ms - event.time_ms) / 1000)}` : "in hand"}`;
+    const words = `attempt ${event.attempt}: ${over ? `${over.event} after ${span((over.time_ms - event.time_ms) / 1000)}` : "in flight"}`;
     const style = {
       left: `${place(event.time_ms).toFixed(2)}%`,
       width: `${(place(over?.time_ms ?? end) - place(event.time_ms)).toFixed(2)}%`,
