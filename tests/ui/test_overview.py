@@ -50,11 +50,11 @@ async def test_problems_of_the_server_are_the_first_thing_on_the_page(http: Plac
     await expect(rows.nth(0)).to_contain_text("There is no room on the disk.Free some space")
     await expect(rows.nth(1)).to_contain_text("Stored data is damaged on orders in 500 places")
     await expect(rows.nth(1)).to_contain_text(
-        "First: Offset 0 cannot be read.Stop the server; penstock check"
+        "First: Offset 0 cannot be read.Stop the server, then run penstock check"
     )
     await expect(rows.nth(2)).to_contain_text("A topic cannot be opened: bills")
     await expect(rows.nth(3)).to_contain_text("It is described here.")
-    await expect(rows.nth(4)).to_contain_text("The end of a log was cut off")
+    await expect(rows.nth(4)).to_contain_text("The end of a log was truncated")
     ground = "(row) => getComputedStyle(row).backgroundColor"
     assert await rows.nth(0).evaluate(ground) != await rows.nth(4).evaluate(ground)
 
@@ -63,9 +63,11 @@ async def test_equal_alerts_are_one_row_and_many_are_folded(http: Place, page: P
     def late(told: dict[str, Any]) -> None:
         told["alerts"] = [
             {"group": "archive", "word": "falling behind", "topics": ["a", "b", "c", "d", "e"],
-             "text": "5,000 messages wait, the oldest for 2 min", "since_ms": None, "pipeline": "archive"},
-            *({"group": f"g{number}", "word": "no consumers", "topics": ["orders"], "text": "1 message waits",
-               "since_ms": told["now_ms"], "pipeline": None} for number in range(6)),
+             "text": "5,000 messages are waiting, the oldest for 2 min", "since_ms": None,
+             "pipeline": "archive"},
+            *({"group": f"g{number}", "word": "no consumers", "topics": ["orders"],
+               "text": "1 message is waiting", "since_ms": told["now_ms"], "pipeline": None}
+              for number in range(6)),
         ]  # fmt: skip
 
     await changed(page, late)
@@ -110,7 +112,7 @@ async def test_the_groups_of_a_pipeline_are_one_row_that_opens(http: Place, page
     await folded.get_by_role("button", name="Groups of the pipeline archive").click()
     await expect(rows).to_have_count(5)
     await page.get_by_role("link", name="archive").nth(1).click()
-    await expect(page.get_by_text("The pipeline archive reads the topic as this group")).to_be_visible()
+    await expect(page.get_by_text("Used by the pipeline archive")).to_be_visible()
 
 
 async def test_a_pipeline_that_failed_is_one_alert(http: Place, page: Page) -> None:
@@ -120,7 +122,7 @@ async def test_a_pipeline_that_failed_is_one_alert(http: Place, page: Page) -> N
 
     await expect(rows).to_have_count(1)
     await expect(rows).to_contain_text(
-        "pipeline archive has failed, messages wait on 2 topics: bills, orders"
+        "pipeline archive has failed, messages are waiting on 2 topics: bills, orders"
     )
     await expect(rows).to_contain_text("The disk of the lake is full")
 
@@ -130,14 +132,14 @@ async def test_a_value_that_is_not_valid_json_is_hinted_at_and_published(http: P
     value, hint = page.get_by_label("Value"), page.locator("#value-hint")
 
     await value.fill('{"to": "me@example.com"}')
-    await expect(hint).to_have_text("JSON valid")
+    await expect(hint).to_have_text("Valid JSON")
     await value.fill("just words")
-    await expect(hint).to_have_text("text")
+    await expect(hint).to_have_text("Plain text")
     await value.fill("")
     await expect(hint).to_have_text("")
     await value.fill('{"to": "me@example.com"')
-    await expect(hint).to_contain_text("JSON not valid: ")
-    await expect(hint).to_contain_text("It would be published as text.")
+    await expect(hint).to_contain_text("Invalid JSON: ")
+    await expect(hint).to_contain_text("It will be published as plain text.")
 
     await page.get_by_role("button", name="Publish").click()
     await expect(page.get_by_text("Published: orders:")).to_be_visible()

@@ -64,7 +64,7 @@ async def test_a_login_is_asked_for_and_lasts(secured: Place, page: Page) -> Non
 async def test_a_key_opens_the_page_too_and_what_it_may_not_is_told(secured: Place, page: Page) -> None:
     made = await secured.broker.create_key("wall", [Grant(role="reader")])
     await page.goto(f"{secured.url}#/topics/orders")
-    await page.get_by_role("button", name="With an API key").click()
+    await page.get_by_role("button", name="Use an API key instead").click()
     await page.get_by_label("API key").fill(made.key)
     await page.get_by_role("button", name="Log in", exact=True).click()
 

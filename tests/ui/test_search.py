@@ -38,7 +38,7 @@ async def test_a_part_of_a_name_finds_topics_groups_and_pages(http: Place, page:
     await expect(options).to_have_text(["orders:1:7message"])
     await box.fill("zzz")
     await expect(options).to_have_count(0)
-    await expect(page.get_by_text("Nothing is called “zzz”.")).to_be_visible()
+    await expect(page.get_by_text("No results for “zzz”.")).to_be_visible()
     await box.press("Enter")
     assert page.url.endswith("#/") or "#" not in page.url
 
@@ -127,7 +127,7 @@ async def test_what_does_not_exist_is_told_with_a_way_on(
 
     await expect(main).to_contain_text(words)
     await expect(main.get_by_role("link", name="All topics")).to_be_visible()
-    await expect(page.get_by_text("No answer")).to_have_count(0)
+    await expect(page.get_by_text("Disconnected")).to_have_count(0)
 
 
 async def test_a_topic_that_is_deleted_while_it_is_shown_is_gone(http: Place, page: Page) -> None:

@@ -65,10 +65,12 @@ async def test_a_failing_message_is_followed_to_the_dead_letters_and_redriven(
         ).to_be_visible()
 
         await page.get_by_role("button", name="Redrive…").click()
-        await expect(page.get_by_text("1 dead letter would go back to orders")).to_be_visible()
+        await expect(
+            page.get_by_text("1 dead letter will be returned to orders, for the group in which it failed.")
+        ).to_be_visible()
         await page.get_by_role("dialog").get_by_role("button", name="Redrive", exact=True).click()
 
-        await expect(page.get_by_text("1 message went back to orders.")).to_be_visible()
+        await expect(page.get_by_text("Returned 1 message to orders.")).to_be_visible()
         await expect(journey.filter(has_text="redriven")).to_be_visible()
         [again] = await consumer.receive(wait="5s")
         assert again.value == b"ten chairs"
@@ -83,7 +85,7 @@ async def test_only_the_message_that_was_chosen_goes_back(http: Place, page: Pag
     await page.goto(f"{http.url}#/messages/{ids[1]}")
     await page.get_by_role("button", name="Redrive…").click()
     await page.get_by_role("dialog").get_by_role("button", name="Redrive", exact=True).click()
-    await expect(page.get_by_text("1 message went back to orders.")).to_be_visible()
+    await expect(page.get_by_text("Returned 1 message to orders.")).to_be_visible()
 
     assert [letter.source for letter in await http.broker.dead_letters("orders")] == [ids[0], ids[2]]
 
@@ -97,11 +99,13 @@ async def test_all_dead_letters_of_an_error_go_back_together(http: Place, page: 
 
     await page.goto(f"{http.url}#/dead-letters")
     await page.get_by_role("button", name="Redrive…").click()
-    await expect(page.get_by_text("3 dead letters would go back")).to_be_visible()
-    await page.get_by_label("At most").fill("2")
+    await expect(
+        page.get_by_text("3 dead letters will be returned to orders, for the group in which they failed.")
+    ).to_be_visible()
+    await page.get_by_label("Limit").fill("2")
     await page.get_by_role("dialog").get_by_role("button", name="Redrive", exact=True).click()
 
-    await expect(page.get_by_text("2 messages went back to orders.")).to_be_visible()
+    await expect(page.get_by_text("Returned 2 messages to orders.")).to_be_visible()
     assert len(await http.broker.dead_letters("orders")) == 1
 
 
@@ -113,11 +117,11 @@ async def test_a_seek_shows_what_it_would_do_before_it_does_it(http: Place, page
 
     await page.goto(f"{http.url}#/topics/orders/groups/billing")
     await page.get_by_role("button", name="Seek…").click()
-    await expect(page.get_by_text("4 messages would be delivered again.")).to_be_visible()
+    await expect(page.get_by_text("4 messages will be delivered again.")).to_be_visible()
     assert (await http.broker.describe_group("orders", "billing")).lag == 0
-    await page.get_by_role("button", name="Move the group").click()
+    await page.get_by_role("button", name="Move group").click()
 
-    await expect(page.get_by_text("billing was moved.")).to_be_visible()
+    await expect(page.get_by_text("Group billing moved.")).to_be_visible()
     assert (await http.broker.describe_group("orders", "billing")).lag == 4
 
 
@@ -128,13 +132,13 @@ async def test_messages_are_found_by_key_and_by_offset(http: Place, page: Page) 
 
     await page.goto(f"{http.url}#/topics/orders")
     rows = page.get_by_role("table").get_by_role("row")
-    await page.get_by_label("Show").select_option("with a key")
+    await page.get_by_label("Show").select_option("by key")
     await page.locator("form.row input[name=key]").fill("anna")
-    await page.get_by_role("button", name="Look").click()
+    await page.get_by_role("button", name="Apply").click()
     await expect(rows).to_have_count(3)  # With the heading.
-    await page.get_by_label("Show").select_option("from an offset on")
+    await page.get_by_label("Show").select_option("from an offset")
     await page.locator("form.row input[name=offset]").fill("3")
-    await page.get_by_role("button", name="Look").click()
+    await page.get_by_role("button", name="Apply").click()
     await expect(rows.nth(1)).to_contain_text("0:3")
 
 
@@ -143,15 +147,15 @@ async def test_a_scheduled_message_is_moved_and_cancelled(http: Place, page: Pag
     before = (await http.broker.scheduled("orders"))[0].due_ms
 
     await page.goto(f"{http.url}#/schedules")
-    await page.get_by_role("button", name="Move…").click()
+    await page.get_by_role("button", name="Reschedule…").click()
     await page.get_by_label("Due in").fill("2h")
-    await page.get_by_role("button", name="Move it").click()
-    await expect(page.get_by_text("is due in 2h.")).to_be_visible()
+    await page.get_by_role("button", name="Reschedule", exact=True).click()
+    await expect(page.get_by_text("is now due in 2h.")).to_be_visible()
     assert (await http.broker.scheduled("orders"))[0].due_ms > before
     await page.get_by_role("button", name="Cancel…").click()
-    await page.get_by_role("button", name="Cancel the message").click()
+    await page.get_by_role("button", name="Cancel message").click()
 
-    await expect(page.get_by_text(f"{receipt.id} was cancelled.")).to_be_visible()
+    await expect(page.get_by_text(f"{receipt.id} cancelled.")).to_be_visible()
     await expect(page.get_by_text("Nothing is scheduled.")).to_be_visible()
     assert await http.broker.scheduled("orders") == []
 
@@ -166,12 +170,12 @@ async def test_a_topic_is_made_and_deleted(http: Place, page: Page) -> None:
     assert (await http.broker.describe_topic("bills")).settings.partitions == 3
 
     await page.get_by_role("button", name="Delete…").click()
-    last = page.get_by_role("button", name="Delete the topic")
+    last = page.get_by_role("button", name="Delete topic")
     await expect(last).to_be_disabled()
-    await page.get_by_label("Type its name to go on").fill("bills")
+    await page.get_by_label("Type the topic name to confirm").fill("bills")
     await last.click()
 
-    await expect(page.get_by_text("The topic bills was deleted.")).to_be_visible()
+    await expect(page.get_by_text("Topic bills deleted.")).to_be_visible()
     assert await http.broker.topics() == ["orders"]
 
 

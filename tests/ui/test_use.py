@@ -53,11 +53,11 @@ async def test_every_page_fits_its_window_and_everything_has_a_name(
 async def test_a_server_without_anything_says_what_to_do(http: Place, page: Page) -> None:
     await http.broker.delete_topic("orders")
     for place, words in (
-        ("#/", "There are no topics yet."),
-        ("#/dead-letters", "There are no dead letters."),
+        ("#/", "No topics yet."),
+        ("#/dead-letters", "No dead letters."),
         ("#/schedules", "Nothing is scheduled."),
-        ("#/pipelines", "No pipeline has run yet."),
-        ("#/nothing", "There is no such page."),
+        ("#/pipelines", "No pipelines have run yet."),
+        ("#/nothing", "This page does not exist."),
     ):
         await page.goto(http.url + place)
         await expect(page.get_by_text(words)).to_be_visible()
@@ -79,7 +79,7 @@ async def test_all_of_it_is_done_with_the_keyboard(http: Place, page: Page) -> N
     await page.goto(http.url)
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     await press("Tab")
-    await expect(focused).to_have_text("Skip to the content")
+    await expect(focused).to_have_text("Skip to content")
     await press("Enter")
     await expect(focused).to_have_id("main")
 
@@ -106,7 +106,7 @@ async def test_all_of_it_is_done_with_the_keyboard(http: Place, page: Page) -> N
     await expect(page.get_by_role("tab", name="Groups")).to_be_focused()
     await page.get_by_role("heading", name="orders").focus()
     await press("?")
-    await expect(page.get_by_role("dialog")).to_contain_text("search topics, groups, pages and message ids")
+    await expect(page.get_by_role("dialog")).to_contain_text("search topics, groups, pages and message IDs")
     await press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -145,7 +145,7 @@ async def test_a_server_that_is_gone_is_told_and_what_was_seen_stays(http: Place
 
     await page.context.set_offline(True)
 
-    await expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
+    await expect(page.get_by_role("alert")).to_contain_text("The server is not responding.")
     await expect(page.get_by_role("link", name="orders")).to_be_visible()
     await page.context.set_offline(False)
     await expect(page.get_by_role("alert")).to_have_count(0)

@@ -1,22 +1,22 @@
-// The server's API, for these pages.  What it refuses is a Problem, with its sentence and what to do.
+// Client for the HTTP API.  An error response is thrown as a Problem, with its message and what to do.
 
-let guard = null; // Of the session; shown with every request that changes something.
+let guard = null; // The session's CSRF token, sent with every request that changes something.
 
-// What to do is written for programs; somebody in a browser does something else.
+// The API's advice is written for programs; these are its counterparts for people.
 const TODO = {
-  TOPIC_NOT_FOUND: "It may have been deleted. Topics can be created on the page Topics.",
-  GROUP_NOT_FOUND: "It may have been deleted. A group is created by its first consumer.",
+  TOPIC_NOT_FOUND: "It may have been deleted. You can create topics on the Topics page.",
+  GROUP_NOT_FOUND: "It may have been deleted. A group is created when its first consumer connects.",
   VALUE_INVALID: "",
 };
 
 const FOR_PROGRAMS = /; (create it first|the first consumer of a group).*$/;
 
 export class Problem extends Error {
-  constructor(told) {
-    super(told.code in TODO ? told.detail.replace(FOR_PROGRAMS, ".") : told.detail);
-    this.code = told.code;
-    this.todo = TODO[told.code] ?? told.do;
-    this.status = told.status;
+  constructor(data) {
+    super(data.code in TODO ? data.detail.replace(FOR_PROGRAMS, ".") : data.detail);
+    this.code = data.code;
+    this.todo = TODO[data.code] ?? data.do;
+    this.status = data.status;
   }
 }
 
@@ -32,16 +32,16 @@ export async function ask(method, path, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Problem({ code: "UNREACHABLE", detail: "The server does not answer.", do: "", status: 0 });
+    throw new Problem({ code: "UNREACHABLE", detail: "The server is not responding.", do: "", status: 0 });
   }
   if (answer.status === 204) return null;
   const text = await answer.text();
-  const told = text ? JSON.parse(text) : null;
+  const data = text ? JSON.parse(text) : null;
   if (!answer.ok)
     throw new Problem(
-      told ?? { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status },
+      data ?? { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status },
     );
-  return told;
+  return data;
 }
 
 export const get = (path) => ask("GET", path);
@@ -49,7 +49,7 @@ export const post = (path, body = {}) => ask("POST", path, body);
 export const remove = (path) => ask("DELETE", path);
 export const patch = (path, body) => ask("PATCH", path, body);
 
-// A path from its parts, and a query without what is empty.
+// A path from its parts, and a query string without empty values.
 export function path(...parts) {
   return "/v1/" + parts.map(encodeURIComponent).join("/");
 }
@@ -75,7 +75,7 @@ export async function who() {
 export const logIn = async (shown) => remember(await post("/ui/session", shown));
 export const logOut = () => remove("/ui/session");
 
-function remember(told) {
-  guard = told.guard;
-  return told;
+function remember(data) {
+  guard = data.guard;
+  return data;
 }

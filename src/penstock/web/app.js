@@ -1,11 +1,10 @@
-// The dashboard: one document, whose address after # says which page it shows.
+// The dashboard, a single-page application.  The fragment of the address selects the page.
 //
 //   address ──> page(context) ──> { title, every, refresh(), view() }
-//                                   refresh asks the server, view says what is to be seen
+//                                   refresh loads data from the server, view returns what to render
 //
-// The page that is shown is refreshed every `every` milliseconds, never more often than every two seconds, seldom
-// if the answers take long (`dear` pages make the server read much), and not at all while nobody can see it, or it
-// was paused.
+// The current page is refreshed every `every` milliseconds, but at most every two seconds, less often if responses
+// are slow (`costly` pages make the server read a lot), and not at all while the tab is hidden or updates are paused.
 
 import { Problem, logOut, who } from "./api.js";
 import { note } from "./dialogs.js";
@@ -28,8 +27,8 @@ import { button, empty, heading, problemNote } from "./widgets.js";
 import { both, choose, isUtc, zoneName } from "./zone.js";
 
 const EVERY_MIN_MS = 2000;
-const PAUSES = 5; // At least so many times as long as the answers took ...
-const PAUSES_DEAR = 50; // ... of a page that is dear.
+const PAUSES = 5; // Wait at least this many times as long as the responses took ...
+const PAUSES_COSTLY = 50; // ... or this many times on a costly page.
 const ROUTES = [
   [/^$/, overviewPage],
   [/^topics$/, topicsPage],
@@ -45,7 +44,7 @@ const GONE = new Set(["TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "PARTITION_NOT_FOUND
 
 const app = {
   page: null,
-  missing: null, // In the place of the page, if what it is about does not exist.
+  missing: null, // Shown instead of the page if its subject does not exist.
   visitor: null,
   problem: null,
   updated: null,
@@ -55,7 +54,7 @@ const app = {
 };
 const search = new Search(redraw);
 
-// Finding the page.
+// Routing.
 
 function find() {
   const address = location.hash.replace(/^#\/?/, "").replace(/\?.*$/, "");
@@ -64,10 +63,10 @@ function find() {
     if (match) return page({ parts: match.slice(1).map(decodeURIComponent), redraw, refresh });
   }
   return {
-    title: "Nothing here",
+    title: "Page not found",
     every: 60_000,
     refresh: async () => {},
-    view: () => empty("There is no such page.", h("p", null, h("a", { href: "#/" }, "To the overview"))),
+    view: () => empty("This page does not exist.", h("p", null, h("a", { href: "#/" }, "Go to the overview"))),
   };
 }
 
@@ -81,7 +80,7 @@ async function open() {
   scrollTo(0, 0);
 }
 
-// Keeping it fresh.
+// Refreshing.
 
 async function refresh() {
   clearTimeout(app.timer);
@@ -107,11 +106,11 @@ async function refresh() {
   if (!app.paused && !document.hidden)
     app.timer = setTimeout(
       refresh,
-      Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.dear ? PAUSES_DEAR : PAUSES)),
+      Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.costly ? PAUSES_COSTLY : PAUSES)),
     );
 }
 
-// A message is missing also if its id is none.
+// An invalid message ID counts as a missing message, too.
 const isMissing = ({ code }, about) =>
   about && (GONE.has(code) || (about.what === "message" && code === "VALUE_INVALID"));
 
@@ -132,7 +131,7 @@ async function entered(visitor) {
   await open();
 }
 
-// Showing it.
+// Rendering.
 
 const loggedIn = () => app.visitor && (!app.visitor.required || app.visitor.name);
 
@@ -184,9 +183,9 @@ function sidebar() {
 }
 
 function freshness() {
-  const stale = app.problem !== null && app.problem.status === 0; // An answer that refuses is an answer.
+  const stale = app.problem !== null && app.problem.status === 0; // An error response still is a response.
   const words = stale
-    ? "No answer"
+    ? "Disconnected"
     : app.paused
       ? "Paused"
       : app.updated
@@ -200,7 +199,7 @@ function freshness() {
       type: "button",
       class: `fresh ${stale ? "bad" : app.paused ? "quiet" : "good"}`,
       onclick: pause,
-      title: app.paused ? "Go on" : "Pause",
+      title: app.paused ? "Resume" : "Pause",
       "aria-pressed": String(app.paused),
     },
     icon(app.paused ? "pause" : stale ? "cross" : "good"),
@@ -208,7 +207,7 @@ function freshness() {
   );
 }
 
-// In which zone all times are told: named here, and nowhere else.
+// The time zone of all times on the page; it is named only here.
 function zones() {
   const option = (value, text, chosen) =>
     h(
@@ -261,7 +260,7 @@ function main() {
   );
 }
 
-// What a person does.
+// User actions.
 
 function pause() {
   app.paused = !app.paused;
@@ -277,9 +276,9 @@ async function leave() {
 }
 
 addEventListener("hashchange", () => {
-  if (!loggedIn()) return; // What is after # is looked at after the login.
+  if (!loggedIn()) return; // The address is evaluated after the login.
   open();
-  if (typing(document.activeElement)) return; // Somebody was quicker, by "/".
+  if (typing(document.activeElement)) return; // The user has focused the search box with "/" meanwhile.
   document.getElementById("title")?.focus({ preventScroll: true });
 });
 listen({ ready: loggedIn, refresh, pause, find: () => search.focus() });

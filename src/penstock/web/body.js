@@ -1,17 +1,17 @@
-// What a message carries, for people: JSON set in lines with its parts in colours, other text as it is, bytes in
-// hexadecimal.  All of it may be hostile, and becomes text nodes only.
+// Renders the value of a message: JSON indented and highlighted, other text as it is, binary data as a hex dump.
+// Values are untrusted, so they only ever become text nodes.
 
 import { h } from "./dom.js";
 import { bytes } from "./format.js";
 
-const SHOWN_MAX = 20_000; // Characters; more makes a page slow, and nobody reads it.
+const SHOWN_MAX = 20_000; // Characters; more would slow the page down.
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
 // One line.
 export function preview(message) {
   if (message.text !== undefined) return message.text.slice(0, 200).replace(/\s+/g, " ");
   if (message.value === null) return "tombstone";
-  return `${bytes(decoded(message.value).length)}, no text`;
+  return `binary, ${bytes(decoded(message.value).length)}`;
 }
 
 export function size(message) {
@@ -20,14 +20,14 @@ export function size(message) {
 }
 
 export function whole(message) {
-  if (message.value === null) return h("p", { class: "note" }, "A tombstone: the key was deleted.");
+  if (message.value === null) return h("p", { class: "note" }, "Tombstone: the key was deleted.");
   if (message.text === undefined) return h("pre", { class: "code" }, hexadecimal(decoded(message.value)));
   const text = message.text.slice(0, SHOWN_MAX);
   const rest = message.text.length - text.length;
   const shown = isJson(message.text) && !rest ? setJson(text) : text;
   return [
     h("pre", { class: "code", tabindex: "0" }, shown),
-    rest > 0 && h("p", { class: "note" }, `${rest} more characters are not shown.`),
+    rest > 0 && h("p", { class: "note" }, `${rest} more characters not shown.`),
   ];
 }
 
@@ -41,20 +41,20 @@ export function isJson(text) {
   }
 }
 
-// What a text that somebody writes is, in words; only what looks like JSON is told not to be.
+// Describes a value while it is being typed.  Only text that looks like JSON is reported as invalid.
 export function jsonHint(text) {
   if (!text.trim()) return { tone: "", words: "" };
   try {
     JSON.parse(text);
-    return { tone: "good", words: "JSON valid" };
+    return { tone: "good", words: "Valid JSON" };
   } catch (error) {
-    if (!/^\s*[[{"]/.test(text)) return { tone: "", words: "text" };
+    if (!/^\s*[[{"]/.test(text)) return { tone: "", words: "Plain text" };
     const why = error.message.replace(/^JSON\.parse: /, "").replace(/ in JSON| \(line .*\)/g, "");
-    return { tone: "warn", words: `JSON not valid: ${why}. It would be published as text.` };
+    return { tone: "warn", words: `Invalid JSON: ${why}. It will be published as plain text.` };
   }
 }
 
-// By its tokens, and not parsed and written again: numbers keep all their digits, and keys their order.
+// Works on tokens instead of parsing and serialising, so that numbers keep all digits and keys their order.
 function setJson(text) {
   const found = [];
   let depth = 0;

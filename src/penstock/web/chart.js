@@ -1,5 +1,5 @@
-// Charts of numbers over time, as SVG: lines that differ by colour and by dash, a few grid lines, the values
-// under the pointer.  Small on purpose: an hour, some lines, nothing to configure.
+// Time series charts in SVG: lines that differ in colour and dash, a few grid lines, and the values at the pointer.
+// Deliberately small: up to one hour, a few lines, nothing to configure.
 
 import { h } from "./dom.js";
 import { clock } from "./format.js";
@@ -10,12 +10,12 @@ const LEFT = 52;
 const RIGHT = 8;
 const BOTTOM = 18;
 const TOP = 8;
-const widths = new Map(); // By chart: what there is room for.
-const hovered = new Map(); // By chart: where the pointer is, from 0 to 1.
+const widths = new Map(); // By chart: the available width in pixels.
+const hovered = new Map(); // By chart: the position of the pointer, from 0 to 1.
 
-// The charts of a page: as much of the last hour as there is, in steps that a person thinks in.
-// lines: { name, values, tone }, each value at its time; unit: what is measured (scale.js); format: how a
-// value is written where there is room.
+// The charts of a page, over the last 5, 15, 30 or 60 minutes, depending on how much data there is.
+// lines: { name, values, tone }, one value for each time; unit: what is measured (scale.js); format: formats a value
+// for the legend.
 export function charts({ times }, redraw, list) {
   const seen = (times[times.length - 1] - times[0]) / 60_000 || 0;
   const minutes = [5, 15, 30, 60].find((each) => seen <= each) ?? 60;
@@ -173,7 +173,7 @@ function watchWidth(node, id, redraw) {
   }).observe(node);
 }
 
-// By how much counts grow in a second, over the ten seconds before each time.
+// Growth per second, averaged over the ten seconds before each time.
 export function rates(times, values, windowMs = 10_000) {
   let before = 0;
   const found = values.map((value, at) => {
@@ -181,6 +181,6 @@ export function rates(times, values, windowMs = 10_000) {
     const elapsed = times[at] - times[before];
     return elapsed > 0 ? Math.max(((value - values[before]) * 1000) / elapsed, 0) : 0;
   });
-  if (found.length > 1) found[0] = found[1]; // Before the first, nobody knows.
+  if (found.length > 1) found[0] = found[1]; // Unknown before the first sample.
   return found;
 }

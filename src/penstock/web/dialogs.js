@@ -1,4 +1,4 @@
-// What lies over the page: questions before something is changed, and short notes after.
+// Dialogs that confirm a change, and short notifications.
 
 import { h, render } from "./dom.js";
 import { button, problemNote } from "./widgets.js";
@@ -6,8 +6,8 @@ import { button, problemNote } from "./widgets.js";
 const NOTE_MS = 6000;
 let notes = [];
 
-// body(form, redraw) makes the content; act(values) does it and may return a note for the person.
-export function ask({ title, body, act, label, kind = "primary", ready }) {
+// body(redraw) renders the content; act(values) performs the action and may return a notification.
+export function ask({ title, body, act, label, kind = "primary", dismiss = "Cancel", ready }) {
   const dialog = document.createElement("dialog");
   document.body.append(dialog);
   const shown = { problem: null, busy: false };
@@ -28,7 +28,7 @@ export function ask({ title, body, act, label, kind = "primary", ready }) {
       h(
         "div",
         { class: "actions" },
-        button("Cancel", () => dialog.close()),
+        button(dismiss, () => dialog.close()),
         h("button", { type: "submit", class: kind, disabled: shown.busy || (ready && !ready()) }, label),
       ),
     );

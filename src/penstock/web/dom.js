@@ -1,10 +1,10 @@
-// Views as values: a page says what it should look like, and only what differs is changed in the document,
-// so focus, selections and open details stay.  Text is always a text node; there is no way to insert HTML.
+// A small virtual DOM: only differences are applied to the document, so focus, selections and open details are
+// kept.  Text always becomes a text node; there is no way to insert HTML.
 //
 //   render(place, h("p", { class: "note" }, "Hello ", h("b", null, name)))
 //
-// Properties are attributes; those that begin with "on" are handlers; `key` tells siblings apart; `value` and
-// `checked` are set only where they are given; `made` is called once with the new element.
+// Properties are attributes; those that begin with "on" are event handlers; `key` identifies an element among its
+// siblings; `value` and `checked` are set only if given; `made` is called once with the new element.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -79,7 +79,7 @@ function patched(node, view) {
   for (const name of Object.keys(before)) if (!(name in view.props)) set(node, name, null);
   for (const [name, value] of Object.entries(view.props)) set(node, name, value, before[name]);
   node.viewProps = view.props;
-  if (!view.props.foreign) patchChildren(node, view.children); // What somebody else fills is left alone.
+  if (!view.props.foreign) patchChildren(node, view.children); // Its content is managed elsewhere.
   return node;
 }
 

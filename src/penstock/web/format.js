@@ -58,10 +58,10 @@ export function span(seconds) {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
-// How long messages waited; 0 says that there were none.
+// How long messages waited; 0 means that there were none.
 export const latency = (seconds) => (seconds ? span(seconds) : "–");
 
-export const spanMs = (milliseconds) => (milliseconds === null ? "for ever" : span(milliseconds / 1000));
+export const spanMs = (milliseconds) => (milliseconds === null ? "forever" : span(milliseconds / 1000));
 
 // Times, in the zone that was chosen (zone.js): 12:03:04 today, Nov 16 12:03 otherwise.
 export function time(milliseconds) {

@@ -1,51 +1,51 @@
-// Finding names by a few of their letters, also misspelled: "pay" finds payments, "oeu" orders-eu, "ordres" orders.
+// Fuzzy search for names, even if misspelled: "pay" finds payments, "oeu" orders-eu, "ordres" orders.
 
 const PREFIX = 400;
 const WORD = 300;
 const INSIDE = 200;
 const SPREAD = 100;
 const MISSPELLED = 0;
-const LETTERS_PER_SLIP = 4; // So many letters may have one slip, twice as many two.
+const LETTERS_PER_TYPO = 4; // One typo is allowed per this many letters.
 
-// How well the letters fit, and at which places they are; null if they do not.
+// How well the letters match, and at which positions; null if they do not.
 export function match(wanted, name) {
   const letters = wanted.toLowerCase();
   const text = name.toLowerCase();
-  if (!letters) return { score: 0, places: [] };
+  if (!letters) return { score: 0, positions: [] };
   const at = text.indexOf(letters);
   if (at >= 0) {
     const begin = at === 0 ? PREFIX : /[^a-z0-9]/.test(text[at - 1]) ? WORD : INSIDE;
-    return { score: begin - text.length / 100, places: [...letters].map((_, index) => at + index) };
+    return { score: begin - text.length / 100, positions: [...letters].map((_, index) => at + index) };
   }
   return spread(letters, text) ?? misspelled(letters, text);
 }
 
-// The letters in their order, with others between them: the fewer, the better.
+// The letters in order, with gaps: the smaller the gaps, the better.
 function spread(letters, text) {
-  const places = [];
+  const positions = [];
   let score = SPREAD - text.length / 100;
   let from = 0;
   for (const letter of letters) {
     const at = text.indexOf(letter, from);
     if (at < 0) return null;
-    const gap = places.length ? at - from : 0;
+    const gap = positions.length ? at - from : 0;
     score -= Math.min(gap, 10);
-    places.push(at);
+    positions.push(at);
     from = at + 1;
   }
-  return { score, places };
+  return { score, positions };
 }
 
-// The beginning of the name, with a letter too many, too few, or another one, or two in the wrong order.
+// The beginning of the name with letters added, missing, replaced or swapped.
 function misspelled(letters, text) {
-  const most = Math.floor(letters.length / LETTERS_PER_SLIP);
+  const most = Math.floor(letters.length / LETTERS_PER_TYPO);
   if (!most) return null;
   const begin = text.slice(0, letters.length + most);
-  const slips = Math.min(...distances(letters, begin).slice(Math.max(letters.length - most, 1)));
-  return slips <= most ? { score: MISSPELLED - slips - text.length / 100, places: [] } : null;
+  const typos = Math.min(...distances(letters, begin).slice(Math.max(letters.length - most, 1)));
+  return typos <= most ? { score: MISSPELLED - typos - text.length / 100, positions: [] } : null;
 }
 
-// How many slips make each beginning of `text` of `letters` (optimal string alignment).
+// The edit distance of `letters` to each prefix of `text` (optimal string alignment).
 function distances(letters, text) {
   let before = null;
   let row = Array.from({ length: text.length + 1 }, (_, at) => at);
@@ -69,5 +69,5 @@ export function best(wanted, list, limit) {
     .filter(({ found }) => found)
     .sort((one, other) => other.found.score - one.found.score || (one.each.name < other.each.name ? -1 : 1))
     .slice(0, limit)
-    .map(({ each, found }) => ({ ...each, places: found.places }));
+    .map(({ each, found }) => ({ ...each, positions: found.positions }));
 }

@@ -1,11 +1,11 @@
-// The overview of the broker, and the numbers of the last hour: what the server remembered when a page was opened,
-// and from then on what the page has seen.
+// The overview of the broker and the metrics of the last hour: the server's history when the page was opened, and
+// the page's own samples since then.
 
 import { get, query } from "./api.js";
 import { rates } from "./chart.js";
 
 const KEPT_MS = 3_600_000;
-const PIPELINES_MS = 30_000; // How often pipelines are asked for, which only tell of themselves every few seconds.
+const PIPELINES_MS = 30_000; // How often to load pipelines, which report only every few seconds.
 const NAMES = [
   "published",
   "delivered",
@@ -20,7 +20,7 @@ const NAMES = [
 
 export class Glance {
   constructor() {
-    this.told = null;
+    this.data = null;
     this.every = 2000;
     this.history = null;
     this.pipelines = [];
@@ -32,16 +32,16 @@ export class Glance {
     if (Date.now() - this.pipelinesAsked > PIPELINES_MS) {
       this.pipelinesAsked = Date.now();
       this.pipelines = await get("/v1/pipelines").then(
-        (told) => told.pipelines,
+        (data) => data.pipelines,
         () => [],
-      ); // Not everybody may see them.
+      ); // Not every user may see them.
     }
-    this.told = await get("/v1/overview");
-    this.every = this.told.again_ms;
-    const groups = this.told.groups.map((line) => line.state);
+    this.data = await get("/v1/overview");
+    this.every = this.data.again_ms;
+    const groups = this.data.groups.map((line) => line.state);
     const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
     const measured = {
-      published: sum(this.told.topics, "rate"),
+      published: sum(this.data.topics, "rate"),
       acked: sum(
         groups.map((group) => group.rates),
         "acked",
@@ -52,24 +52,24 @@ export class Glance {
       ),
     };
     const row = {
-      published: sum(this.told.topics, "published"),
+      published: sum(this.data.topics, "published"),
       delivered: sum(groups, "delivered"),
       acked: sum(groups, "acked"),
       failed: sum(groups, "failed"),
       dead_lettered: sum(groups, "dead_lettered"),
       waiting: sum(groups, "lag"),
       oldest_seconds: groups.reduce((most, group) => Math.max(most, group.lag_seconds), 0),
-      latency_half: this.told.latency_half,
-      latency_most: this.told.latency_most,
+      latency_half: this.data.latency_half,
+      latency_most: this.data.latency_most,
     };
-    this.history.add(this.told.now_ms, row, measured);
+    this.history.add(this.data.now_ms, row, measured);
   }
 }
 
 export class History {
-  constructor(told) {
-    this.times = told.times_ms;
-    for (const name of NAMES) this[name] = told[name];
+  constructor(data) {
+    this.times = data.times_ms;
+    for (const name of NAMES) this[name] = data[name];
     this.measured = this.times.map(() => ({}));
   }
 
@@ -77,7 +77,7 @@ export class History {
     return new History(await get("/v1/history" + query({ topic, group })));
   }
 
-  // measured: rates by the server's own measure, by name.
+  // measured: rates measured by the server, by name.
   add(time, row, measured = {}) {
     if (this.times.length && time <= this.times[this.times.length - 1]) return;
     this.times.push(time);
@@ -90,7 +90,7 @@ export class History {
     }
   }
 
-  // By the server's own measure where it is known, so that a chart ends at the number that stands beside it.
+  // Prefers the rate measured by the server, so that the chart agrees with the number next to it.
   rate(name) {
     const counted = rates(this.times, this[name]);
     return counted.map((value, at) => this.measured[at][name] ?? value);

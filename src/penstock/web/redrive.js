@@ -1,4 +1,4 @@
-// Sending dead letters back: first counted, then done.
+// Redrives dead letters, after a dry run that counts them.
 
 import { path, post } from "./api.js";
 import { ask } from "./dialogs.js";
@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { plural } from "./format.js";
 import { field } from "./widgets.js";
 
-// which: { error, group } as the API has it; `what` says it in words.
+// which: { error, group } for the API; `what` describes it to the user.
 export function redrive(topic, which, what, done) {
   const counted = { matched: null, problem: null };
   const route = path("topics", topic, "dead-letters", "redrive");
@@ -25,30 +25,30 @@ export function redrive(topic, which, what, done) {
               ? "Counting…"
               : [
                   h("b", null, plural(counted.matched, "dead letter")),
-                  ` would go back to ${topic}, for the group they failed in.`,
+                  ` will be returned to ${topic}, for the group in which ${counted.matched === 1 ? "it" : "they"} failed.`,
                 ],
           ),
       counted.matched > 1 &&
         h(
           "div",
           { class: "row" },
-          field("At most", h("input", { name: "limit", type: "number", min: 1, placeholder: "all" })),
-          field("A second", h("input", { name: "rate", type: "number", min: 1, placeholder: "no limit" })),
+          field("Limit", h("input", { name: "limit", type: "number", min: 1, placeholder: "all" })),
+          field("Per second", h("input", { name: "rate", type: "number", min: 1, placeholder: "no limit" })),
         ),
     ],
     act: async ({ limit, rate }) => {
-      const told = await post(route, {
+      const data = await post(route, {
         ...which,
         ...(limit && { limit: Number(limit) }),
         ...(rate && { rate: Number(rate) }),
       });
       await done();
-      return `${plural(told.redriven, "message")} went back to ${topic}.`;
+      return `Returned ${plural(data.redriven, "message")} to ${topic}.`;
     },
   });
   post(route, { ...which, dry_run: true }).then(
-    (told) => {
-      counted.matched = told.matched;
+    (data) => {
+      counted.matched = data.matched;
       dialog.redraw();
     },
     (problem) => {

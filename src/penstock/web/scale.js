@@ -1,4 +1,4 @@
-// Steps for the axes of charts, in which people count: 1, 2, 5 for numbers; 15 s, 1 min, 5 min for times.
+// Round steps for the axes of charts: 1, 2, 5 for numbers; 15 s, 1 min, 5 min for times.
 
 const SECONDS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
@@ -12,7 +12,7 @@ export const COUNT = { least: 1, tick: (value) => short(value) };
 export const RATE = { least: 0.1, tick: (value) => (value ? `${short(value)}/s` : "0") };
 export const SPAN = { least: 0.001, steps: SECONDS, tick: tickSpan };
 
-// The values at which an axis that reaches up to `most` has its lines; at least two.
+// The grid values of an axis that reaches up to `most`; at least two.
 export function ticks(most, { least, steps }) {
   const step = steps?.find((each) => each * STEPS_MAX >= most) ?? decimalStep(most, steps ? 86_400 : least);
   const count = Math.max(1, Math.ceil(most / step - 1e-9));
@@ -25,7 +25,7 @@ function decimalStep(most, least) {
   return [1, 2, 5, 10].map((each) => each * power * least).find((each) => each * STEPS_MAX >= most);
 }
 
-// Round times of the clock between two times, as many as fit into that many pixels.
+// Round times between two times, as many as fit into the given number of pixels.
 export function timeTicks(from, to, pixels) {
   const room = Math.max(1, Math.floor(pixels / 64));
   const step = (MINUTES.find((each) => (to - from) / (each * 60_000) <= room) ?? 60) * 60_000;

@@ -1,5 +1,5 @@
-// The search box: topics, groups, pages and message ids by some of their letters, with the keyboard or the mouse.
-// It follows the pattern of a combobox with a list: the focus stays in the box, the arrows choose.
+// The search box: fuzzy search for topics, groups, pages and message IDs.  It follows the ARIA combobox pattern: the
+// focus stays in the box, and the arrow keys select an entry.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
@@ -9,7 +9,7 @@ import { PAGES } from "./shortcuts.js";
 import { hash } from "./widgets.js";
 
 const SHOWN_MAX = 8;
-const KNOWN_MS = 10_000; // How long the names that were asked for are good.
+const KNOWN_MS = 10_000; // How long loaded names are used before they are loaded again.
 const MESSAGE = /^.+:\d+:s?\d+$/;
 const OTHER = [{ name: "HTTP API", what: "page", icon: "overview", href: "/docs" }];
 
@@ -21,14 +21,14 @@ export class Search {
     this.chosen = 0;
     this.names = [];
     this.asked = 0;
-    this.learning = null; // The names that are being asked for.
+    this.learning = null; // The request for names that is under way.
   }
 
   focus() {
     document.getElementById("jump")?.focus();
   }
 
-  // What there is, as far as whoever looks may see it.
+  // Loads the names that the user may see.
   learn() {
     if (Date.now() - this.asked >= KNOWN_MS) {
       this.asked = Date.now();
@@ -55,7 +55,7 @@ export class Search {
         })),
       ];
     } catch {
-      this.asked = 0; // The page says what is wrong; pages and ids are found all the same.
+      this.asked = 0; // The page shows the error; pages and IDs can still be found.
     }
     if (this.open) this.redraw();
   }
@@ -65,7 +65,7 @@ export class Search {
     const pages = PAGES.map((page) => ({ name: page.name, what: "page", icon: page.icon, href: page.href }));
     if (!wanted) return pages.slice(0, SHOWN_MAX);
     const message = MESSAGE.test(wanted)
-      ? [{ name: wanted, what: "message", icon: "dead", href: hash("messages", wanted), places: [] }]
+      ? [{ name: wanted, what: "message", icon: "dead", href: hash("messages", wanted), positions: [] }]
       : [];
     return [...message, ...best(wanted, [...this.names, ...pages, ...OTHER], SHOWN_MAX - message.length)];
   }
@@ -95,7 +95,7 @@ export class Search {
   async submit(event) {
     event.preventDefault();
     if (!this.open) return;
-    await this.learn(); // Somebody may be quicker than the server.
+    await this.learn(); // Enter may be pressed before the names are loaded.
     const entry = this.found()[this.chosen];
     if (entry) this.go(entry);
   }
@@ -123,7 +123,7 @@ export class Search {
         id: "jump",
         role: "combobox",
         placeholder: "Search",
-        "aria-label": "Search topics, groups, pages and message ids",
+        "aria-label": "Search topics, groups, pages and message IDs",
         "aria-expanded": String(this.open),
         "aria-controls": "found",
         "aria-autocomplete": "list",
@@ -148,13 +148,13 @@ export class Search {
       { class: "found", key: "found" },
       h(
         "ul",
-        { id: "found", role: "listbox", "aria-label": "Found" },
+        { id: "found", role: "listbox", "aria-label": "Search results" },
         found.map((entry, at) => this.entry(entry, at)),
       ),
       h(
         "p",
         { class: "note", role: "status" },
-        found.length ? false : `Nothing is called “${wanted}”. An id looks like orders:0:42.`,
+        found.length ? false : `No results for “${wanted}”. A message ID looks like orders:0:42.`,
       ),
     );
   }
@@ -177,8 +177,8 @@ export class Search {
   }
 }
 
-// The letters that were found, in bold.
-function marked({ name, places = [] }) {
-  const here = new Set(places);
+// The matching letters in bold.
+function marked({ name, positions = [] }) {
+  const here = new Set(positions);
   return [...name].map((letter, at) => (here.has(at) ? h("b", null, letter) : letter));
 }

@@ -1,4 +1,4 @@
-// The pages there are, and the keys that lead to them.
+// The pages and their keyboard shortcuts.
 
 import { tell } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -15,14 +15,14 @@ let leading = false; // "g" was pressed, and the next key names a page.
 
 export function showKeys() {
   const keys = [
-    ["/", "search topics, groups, pages and message ids; also Ctrl K"],
+    ["/", "search topics, groups, pages and message IDs (also Ctrl+K)"],
     ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]),
     ["r", "refresh now"],
-    ["space", "pause, when nothing has the focus"],
-    ["?", "this list"],
+    ["space", "pause or resume updates"],
+    ["?", "show this list"],
   ];
   tell(
-    "Shortcuts",
+    "Keyboard shortcuts",
     h(
       "dl",
       { class: "keys" },
@@ -38,10 +38,10 @@ export function showKeys() {
   );
 }
 
-// Whether keys pressed there are somebody's words, and not ours.
+// Whether keys pressed in the element are text input rather than shortcuts.
 export const typing = (element) => Boolean(element?.closest?.("input, textarea, select, dialog"));
 
-// ready: whether there are pages to go to.
+// ready: whether the user is logged in.
 export function listen({ ready, refresh, pause, find }) {
   addEventListener("keydown", (event) => {
     if (event.key === "k" && (event.ctrlKey || event.metaKey) && ready() && !document.querySelector("dialog")) {

@@ -1,11 +1,11 @@
-// What several pages are made of.
+// Shared building blocks of the pages.
 
 import { h } from "./dom.js";
 import { ago, time } from "./format.js";
 import { icon } from "./icons.js";
 import { both } from "./zone.js";
 
-// Verdicts of groups, and states of pipelines: a tone, a shape, and how bad it is.
+// Verdicts of groups and states of pipelines: tone, icon and severity.
 const VERDICTS = {
   blocked: ["bad", "block", 6],
   failing: ["bad", "cross", 5],
@@ -27,7 +27,7 @@ const STATES = {
   stopped: ["quiet", "idle"],
 };
 
-const ALERT = 2; // How bad a verdict is that somebody should look after.
+const ALERT = 2; // The severity from which a verdict needs attention.
 
 export const severity = (word) => VERDICTS[word]?.[2] ?? 0;
 export const isAlert = (word) => severity(word) >= ALERT;
@@ -48,7 +48,7 @@ function badge(word, tone, shape) {
   return h("span", { class: `badge ${tone}` }, icon(shape), word);
 }
 
-// Ways to other pages.
+// Links.
 
 export const hash = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
 export const topicLink = (topic) => h("a", { href: hash("topics", topic) }, topic);
@@ -115,7 +115,7 @@ export function tiles(facts) {
   );
 }
 
-// Names and values, one beside the other.
+// Names and values side by side.
 export function facts(list) {
   return h(
     "dl",
@@ -124,8 +124,8 @@ export function facts(list) {
   );
 }
 
-// columns: { name, cell(row) }, and what they are: number, wide, tight, head (names the row), acts (buttons).
-// Rows are told apart by key(row); open(row) is what is shown below one.
+// columns: { name, cell(row) } and their kind: number, wide, tight, head (identifies the row), acts (buttons).
+// key(row) identifies a row; open(row) returns the details to show below it.
 export function table({ label, columns, rows, key, empty, open }) {
   if (!rows.length) return empty;
   return h(
@@ -203,7 +203,7 @@ export function select(name, options, props = {}) {
   );
 }
 
-// A part of a whole, told by its width and in words.
+// A progress bar with a text alternative.
 export function bar(part, whole, words) {
   const percent = whole > 0 ? Math.min(Math.max((part / whole) * 100, 0), 100) : 100;
   return h(

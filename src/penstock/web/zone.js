@@ -1,4 +1,4 @@
-// The time zone of every time on these pages: the browser's own, or UTC, as the switch in the side bar says.
+// The time zone of all times on the pages: the browser's or UTC, chosen in the sidebar.
 
 const KEPT = "penstock-zone";
 const LOCAL = new Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
@@ -13,7 +13,7 @@ export function choose(wanted) {
   try {
     localStorage.setItem(KEPT, utc ? "utc" : "local");
   } catch {
-    // A browser that keeps nothing: the choice lasts as long as the page.
+    // Without storage, the choice lasts as long as the page.
   }
 }
 
@@ -25,13 +25,13 @@ function remembered() {
   }
 }
 
-// "2026-11-17 16:29:37.079", in the zone that was chosen, or in the one that is asked for.
+// "2026-11-17 16:29:37.079" in the chosen time zone, or in UTC if asked for.
 export function written(milliseconds, inUtc = utc) {
   const minutes = inUtc ? 0 : new Date(milliseconds).getTimezoneOffset();
   return new Date(milliseconds - minutes * 60_000).toISOString().replace("T", " ").replace("Z", "");
 }
 
-// The other way round: what a person wrote into a field for a date and a time.
+// The inverse, for the value of a date and time input.
 export const parsed = (text) => new Date(utc ? `${text}Z` : text).toISOString();
 
 // Both zones, for tooltips.

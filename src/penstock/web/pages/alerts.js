@@ -1,5 +1,4 @@
-// What needs attention, the worst first: problems of the server, pipelines that failed, groups in trouble, dead
-// letters.
+// Alerts, most severe first: problems of the server, failed pipelines, groups that need attention, dead letters.
 
 import { h } from "../dom.js";
 import { plural } from "../format.js";
@@ -8,27 +7,27 @@ import { button, groupLink, hash, pipelineLink, toneOf, topicLink, verdictIcon, 
 
 const SHOWN_MAX = 4;
 const TOPICS_MAX = 4;
-let all = false; // Somebody wants to see more than the first ones.
+let all = false; // Whether the user has expanded the list.
 
-// Problems of the server's storage: what they are called, and what to do.
-const CHECK = "Stop the server; penstock check DIR lists all damage, penstock repair DIR fixes what can be fixed.";
+// Storage problems: title and remedy.
+const CHECK = "Stop the server, then run penstock check DIR to list the damage and penstock repair DIR to fix what can be fixed.";
 const PROBLEMS = {
-  disk_full: ["The disk is full", "Free some space, or enlarge the volume. Publishing resumes automatically."],
-  directory_gone: ["The data directory is gone", "Stop the server, and restore the directory from a backup."],
-  storage_failed: ["The disk refuses to write", "Check the disk, then restart the server: it recovers."],
+  disk_full: ["The disk is full", "Free some space or enlarge the volume. Publishing resumes automatically."],
+  directory_gone: ["The data directory is gone", "Stop the server and restore the directory from a backup."],
+  storage_failed: ["Writing to the disk fails", "Check the disk, then restart the server. It recovers automatically."],
   damaged: ["Stored data is damaged", CHECK],
-  file_damaged: ["A file with settings is damaged", CHECK],
-  topic_offline: ["A topic cannot be opened", `The other topics work. ${CHECK}`],
-  cut: ["The end of a log was cut off", "Nothing needs to be done."],
+  file_damaged: ["A settings file is damaged", CHECK],
+  topic_offline: ["A topic cannot be opened", `Other topics are not affected. ${CHECK}`],
+  cut: ["The end of a log was truncated", "No action is needed."],
 };
 
 export function alerts(glance, redraw) {
-  const { broker, groups, topics, alerts: found } = glance.told;
+  const { broker, groups, topics, alerts: found } = glance.data;
   const problems = together(broker.problems ?? []);
   const dead = topics.filter((topic) => topic.dead_letters > 0 && !topic.topic.endsWith(".dlq"));
   const broken = glance.pipelines.filter((pipeline) => ["failed", "lost"].includes(pipeline.state));
   const names = broken.map(({ run }) => run.name);
-  const others = found.filter((alert) => !names.includes(alert.pipeline)); // The pipeline itself says it.
+  const others = found.filter((alert) => !names.includes(alert.pipeline)); // Already covered by the row of the pipeline.
   const rows = [
     ...problems.map(problemRow),
     ...broken.map((pipeline) => pipelineRow(pipeline, found)),
@@ -61,7 +60,7 @@ function allWell(groups) {
     "p",
     { class: "all-well", key: "alerts" },
     icon("good"),
-    `All is well: ${plural(groups.length, "group")}, no backlog that needs attention, no dead letters.`,
+    `All systems normal: ${plural(groups.length, "group")}, no backlog that needs attention, no dead letters.`,
   );
 }
 
@@ -80,7 +79,7 @@ function row(key, tone, picture, title, text, todo) {
   );
 }
 
-// Problems of one kind with one topic are one row: a bad disk damages a log in many places.
+// Problems of the same kind and topic share a row: a failing disk damages a log in many places.
 function together(problems) {
   const found = new Map();
   for (const problem of problems) {
@@ -122,8 +121,8 @@ function pipelineRow({ run, state: word }, found) {
       "pipeline ",
       pipelineLink(run.name),
       " ",
-      h("b", null, word === "failed" ? "has failed" : "no longer reports"),
-      behind.length > 0 && [", messages wait on ", topicNames(behind)],
+      h("b", null, word === "failed" ? "has failed" : "has stopped reporting"),
+      behind.length > 0 && [", messages are waiting on ", topicNames(behind)],
       " since ",
       when(run.updated_ms),
     ],

@@ -1,20 +1,20 @@
-// Messages of a topic, looked at without taking them: the last ones, from an offset or a time on, or with a key.
+// Browses the messages of a topic without consuming them: the latest, from an offset or a time, or by key.
 
 import { get, path, query } from "../api.js";
 import { preview, size, whole } from "../body.js";
 import { h } from "../dom.js";
-import { bytes, count, timeMs } from "../format.js";
+import { bytes, plural, timeMs } from "../format.js";
 import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
 import { parsed, zoneName } from "../zone.js";
 
 const WAYS = [
-  ["last", "the last ones"],
-  ["offset", "from an offset on"],
-  ["time", "from a time on"],
-  ["key", "with a key"],
+  ["last", "latest messages"],
+  ["offset", "from an offset"],
+  ["time", "from a time"],
+  ["key", "by key"],
 ];
 const LIMIT = 25;
-const SEARCHES_MAX = 20; // Requests for one search by key, each of which reads ten thousand messages.
+const SEARCHES_MAX = 20; // Requests per search by key, each of which reads 10,000 messages.
 
 export class Browse {
   constructor(topic, redraw) {
@@ -28,7 +28,7 @@ export class Browse {
     this.opened = new Set();
   }
 
-  // When the page is opened, and whenever it is refreshed while it shows the last ones.
+  // Called when the page is opened, and on every refresh while it shows the latest messages.
   async first() {
     if (this.found === null || (this.way === "last" && !this.busy && !this.opened.size)) await this.look();
   }
@@ -56,8 +56,8 @@ export class Browse {
     const at = path("topics", this.topic, "messages");
     const { partition, offset, from, key } = this.fields;
     if (this.way === "last") {
-      const told = await get(at + query({ as: "text", last: LIMIT, partition }));
-      return told.messages.sort((one, other) => other.timestamp - one.timestamp || other.offset - one.offset);
+      const data = await get(at + query({ as: "text", last: LIMIT, partition }));
+      return data.messages.sort((one, other) => other.timestamp - one.timestamp || other.offset - one.offset);
     }
     if (this.way === "offset")
       return (
@@ -78,15 +78,15 @@ export class Browse {
     return this.search(at, key);
   }
 
-  // By key: each request says where the next one goes on.
+  // By key: each response contains the offset from which to continue.
   async search(at, key) {
     const found = [];
     let offset = null;
     for (let turn = 0; turn < SEARCHES_MAX && found.length < LIMIT; turn++) {
-      const told = await get(at + query({ as: "text", limit: LIMIT, key, offset }) + (key ? "" : "&key="));
-      found.push(...told.messages);
-      if (told.next_offset === null || told.next_offset === offset) break;
-      offset = told.next_offset;
+      const data = await get(at + query({ as: "text", limit: LIMIT, key, offset }) + (key ? "" : "&key="));
+      found.push(...data.messages);
+      if (data.next_offset === null || data.next_offset === offset) break;
+      offset = data.next_offset;
     }
     return found;
   }
@@ -146,7 +146,7 @@ export class Browse {
         }),
       ),
       inputs[this.way],
-      h("button", { type: "submit", disabled: this.busy }, "Look"),
+      h("button", { type: "submit", disabled: this.busy }, "Apply"),
     );
   }
 
@@ -156,7 +156,7 @@ export class Browse {
       label: "Messages",
       rows,
       key: (message) => message.id,
-      empty: empty(this.way === "last" ? "There are no messages yet." : "No message was found."),
+      empty: empty(this.way === "last" ? "No messages yet." : "No messages found."),
       open: (message) => this.opened.has(message.id) && this.detail(message),
       columns: [
         { name: "", tight: true, cell: (message) => this.opener(message) },
@@ -166,12 +166,12 @@ export class Browse {
           cell: (message) => when(message.timestamp, timeMs),
         },
         {
-          name: "Place",
+          name: "Position",
           tight: true,
           cell: (message) =>
             h(
               "a",
-              { class: "id", href: hash("messages", message.id), title: "Its journey" },
+              { class: "id", href: hash("messages", message.id), title: "View trace" },
               `${message.partition}:${message.offset}`,
             ),
         },
@@ -227,8 +227,8 @@ export class Browse {
       h(
         "p",
         null,
-        h("a", { href: hash("messages", message.id) }, "Its journey"),
-        h("span", { class: "note" }, `  ${count(headers.length)} headers, ${message.priority} lane`),
+        h("a", { href: hash("messages", message.id) }, "View trace"),
+        h("span", { class: "note" }, `  ${plural(headers.length, "header")}, ${message.priority} lane`),
       ),
     ];
   }

@@ -1,4 +1,4 @@
-// Dead letters by error: ten thousand of them are usually three bugs.
+// Dead letters grouped by error: ten thousand of them are usually three bugs.
 
 import { get, path, query } from "../api.js";
 import { preview } from "../body.js";
@@ -19,7 +19,7 @@ import {
 } from "../widgets.js";
 
 const SAMPLES = 10;
-const LISTED_MAX = 1000; // Of a topic, to find samples of one error among.
+const LISTED_MAX = 1000; // Per topic, to find examples of one error.
 
 export function deadLettersPage({ redraw, refresh }) {
   const shown = { errors: [], opened: null, samples: null };
@@ -32,10 +32,10 @@ export function deadLettersPage({ redraw, refresh }) {
   async function showSamples() {
     const error = shown.errors.find((each) => keyOf(each) === shown.opened);
     if (!error) return;
-    const told = await get(
+    const data = await get(
       path("topics", error.topic, "dead-letters") + query({ as: "text", limit: LISTED_MAX }),
     );
-    shown.samples = told.dead_letters
+    shown.samples = data.dead_letters
       .filter((letter) => letter.fingerprint === error.fingerprint)
       .slice(-SAMPLES)
       .reverse();
@@ -57,7 +57,7 @@ export function deadLettersPage({ redraw, refresh }) {
     return [
       heading("Dead letters", {
         after: total
-          ? `${plural(total, "message")} used up their attempts, or were rejected; ${plural(shown.errors.length, "kind")} of error.`
+          ? `${plural(total, "message")} with ${plural(shown.errors.length, "distinct error")}.`
           : null,
       }),
       section(
@@ -68,11 +68,11 @@ export function deadLettersPage({ redraw, refresh }) {
           rows: shown.errors,
           key: keyOf,
           empty: empty(
-            "There are no dead letters.",
+            "No dead letters.",
             h(
               "p",
               null,
-              "A message that used up its attempts, or was rejected, is kept here with its error until it is redriven.",
+              "Messages whose last attempt failed, or that were rejected, are kept here with their error until you redrive them.",
             ),
           ),
           open: (error) => shown.opened === keyOf(error) && samples(),
@@ -134,18 +134,18 @@ export function deadLettersPage({ redraw, refresh }) {
   }
 
   function samples() {
-    if (!shown.samples) return h("p", { class: "note" }, "Looking…");
+    if (!shown.samples) return h("p", { class: "note" }, "Loading…");
     return [
       h(
         "p",
         { class: "note" },
-        `The last ${plural(shown.samples.length, "message")} with this error; each leads to its journey.`,
+        "The most recent messages with this error. Select one to see its trace.",
       ),
       table({
         label: "Messages with this error",
         rows: shown.samples,
         key: (letter) => letter.message.id,
-        empty: empty("None of the first thousand has this error."),
+        empty: empty("None of the first 1,000 dead letters of this topic has this error."),
         columns: [
           { name: "Message", tight: true, cell: (letter) => messageLink(letter.source) },
           { name: "Group", tight: true, cell: (letter) => letter.group },
@@ -166,7 +166,7 @@ export function deadLettersPage({ redraw, refresh }) {
     ];
   }
 
-  return { title: "Dead letters", every: 10_000, dear: true, refresh: load, view };
+  return { title: "Dead letters", every: 10_000, costly: true, refresh: load, view };
 }
 
 const keyOf = (error) => `${error.topic} ${error.fingerprint}`;

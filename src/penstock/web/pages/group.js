@@ -1,4 +1,4 @@
-// One group: how it is getting on, what is in its way, who consumes, and a way to move it.
+// One group: its verdict, metrics, oldest unsettled message, consumers and partitions, and seeking.
 
 import { get, path, remove } from "../api.js";
 import { charts } from "../chart.js";
@@ -27,7 +27,7 @@ import {
 import { drained } from "./groups.js";
 import { seek } from "./seek.js";
 
-const WAITS_MS = 30_000; // The server counts how long messages waited, and has a number for every half minute.
+const WAITS_MS = 30_000; // The server aggregates latencies every 30 seconds.
 
 export function groupPage({ parts: [topic, name], redraw, refresh }) {
   const shown = { group: null, past: null, waits: null, waitsAsked: 0 };
@@ -38,7 +38,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       shown.waitsAsked = Date.now();
       shown.waits = await History.of(topic, name);
     }
-    const { waits } = shown; // What was counted last is shown up to now.
+    const { waits } = shown; // Extend the latest value to now.
     waits.add(Date.now(), { latency_half: waits.latency_half.at(-1), latency_most: waits.latency_most.at(-1) });
     const group = await get(path("topics", topic, "groups", name));
     shown.group = group;
@@ -61,10 +61,10 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       heading(name, {
         before: [h("a", { href: "#/topics" }, "Topics"), " / ", topicLink(topic), " /"],
         after: group.pipeline
-          ? ["The pipeline ", pipelineLink(group.pipeline), " reads the topic as this group, in batches."]
+          ? ["Used by the pipeline ", pipelineLink(group.pipeline), ", which reads the topic in batches."]
           : group.kind === "stream"
-            ? "A stream group: partitions are assigned, offsets committed."
-            : "A queue group: its consumers share the messages by leases.",
+            ? "Stream group: each partition is assigned to one consumer, which commits offsets."
+            : "Queue group: consumers share the messages and lease each one while they process it.",
         actions: [
           button("Seek…", () => seek(topic, group, refresh)),
           button("Delete…", () => deleteGroup(topic, name), { kind: "danger" }),
@@ -75,17 +75,17 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         { class: `verdict ${toneOf(word)}`, key: "verdict" },
         verdictIcon(word),
         h("div", null, h("p", { class: "verdict-word" }, word), h("p", null, group.verdict.text)),
-        group.verdict.message && h("a", { href: hash("messages", group.verdict.message) }, "Its journey"),
+        group.verdict.message && h("a", { href: hash("messages", group.verdict.message) }, "View trace"),
       ),
       tiles([
         ["Lag", count(group.lag), "messages"],
-        ["Oldest waits", group.lag ? span(group.lag_seconds) : "–"],
+        ["Oldest message", group.lag ? span(group.lag_seconds) : "–"],
         ["In flight", count(group.in_flight), "leased"],
         ["Retrying", count(group.waiting_retry)],
         ["Published", rate(group.rates.published)],
         ["Acked", rate(group.rates.acked)],
         ["Failed", rate(group.rates.failed), null, group.rates.failed ? "warn" : ""],
-        ["Drained in", drained(group)],
+        ["Time to drain", drained(group)],
       ]),
       charts(past, redraw, [
         {
@@ -117,14 +117,14 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         },
         {
           id: `group ${topic} ${name} latency`,
-          title: "Publish to delivery",
+          title: "Publish-to-delivery latency",
           unit: SPAN,
           format: latency,
           height: 120,
           times: waits.times,
           lines: [
-            { name: "99 %", values: waits.latency_most, tone: "fourth" },
-            { name: "half", values: waits.latency_half, tone: "second" },
+            { name: "p99", values: waits.latency_most, tone: "fourth" },
+            { name: "p50", values: waits.latency_half, tone: "second" },
           ],
         },
       ]),
@@ -143,18 +143,18 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
 }
 
 function oldest({ oldest_unacked: message }) {
-  if (!message) return section("Oldest unsettled", {}, empty("All delivered messages are settled."));
+  if (!message) return section("Oldest unsettled message", {}, empty("All delivered messages are settled."));
   const known = [
     ["message", messageLink(message.id)],
     ["published", `${span(message.age_seconds)} ago`],
-    ["held by", message.consumer ?? "nobody"],
-    ["attempts", `${message.attempts}, of which ${message.failures} failed`],
+    ["leased to", message.consumer ?? "–"],
+    ["attempts", `${message.attempts} (${message.failures} failed)`],
   ];
   if (message.due_seconds !== null)
-    known.push([message.consumer === null ? "redelivered in" : "lease ends in", span(message.due_seconds)]);
+    known.push([message.consumer === null ? "next delivery in" : "lease expires in", span(message.due_seconds)]);
   if (message.behind) known.push(["waiting behind it", plural(message.behind, "message")]);
   return section(
-    "Oldest unsettled",
+    "Oldest unsettled message",
     {},
     facts(known),
     message.error && h("pre", { class: "code bad", tabindex: "0" }, message.error),
@@ -171,9 +171,9 @@ function consumers(group, topic) {
     : group.pipeline
       ? empty(
           "No members.",
-          h("p", null, "A pipeline commits its offsets itself. See ", pipelineLink(group.pipeline), "."),
+          h("p", null, "Pipelines commit offsets without joining the group. See ", pipelineLink(group.pipeline), "."),
         )
-      : empty("Nobody consumes.", command(`penstock consume ${topic} --group ${group.group}`));
+      : empty("No consumers are connected.", command(`penstock consume ${topic} --group ${group.group}`));
   return section(
     "Consumers",
     { note: group.consumers.length ? plural(group.consumers.length, "consumer") : "" },
@@ -204,7 +204,7 @@ function partitions(group) {
             bar(
               partition.end - partition.lag,
               partition.end,
-              `${partition.lag} of ${partition.end} are left`,
+              `${partition.lag} of ${partition.end} remaining`,
             ),
         },
         { name: "Lag", number: true, cell: (partition) => count(partition.lag) },
@@ -218,7 +218,7 @@ function partitions(group) {
 function totals(group) {
   const names = ["delivered", "acked", "nacked", "timed_out", "dead_lettered", "expired", "lost"];
   return section(
-    "Since the broker was opened",
+    "Totals since startup",
     {},
     facts(names.map((name) => [name.replace("_", " "), exactly(group[name])])),
   );
@@ -227,13 +227,13 @@ function totals(group) {
 function deleteGroup(topic, name) {
   ask({
     title: `Delete ${name}?`,
-    label: "Delete the group",
+    label: "Delete group",
     kind: "danger",
-    body: () => h("p", null, "Where it was is forgotten, and its consumers are closed. The messages stay."),
+    body: () => h("p", null, "This deletes the group's position and disconnects its consumers. The messages are kept."),
     act: async () => {
       await remove(path("topics", topic, "groups", name));
       location.hash = `#/topics/${encodeURIComponent(topic)}`;
-      return `The group ${name} was deleted.`;
+      return `Group ${name} deleted.`;
     },
   });
 }

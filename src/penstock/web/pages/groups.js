@@ -1,4 +1,4 @@
-// Groups in a table, the worst first; those of a pipeline together in one row, which can be opened.
+// The table of groups, most severe first.  Groups of the same pipeline share a row that can be expanded.
 
 import { h } from "../dom.js";
 import { count, plural, rate, span } from "../format.js";
@@ -16,20 +16,20 @@ import {
   when,
 } from "../widgets.js";
 
-const opened = new Set(); // Names of pipelines whose groups are shown one by one.
+const opened = new Set(); // Names of pipelines whose rows are expanded.
 
-const byBadness = (one, other) =>
+const bySeverity = (one, other) =>
   severity(other.state.verdict.word) - severity(one.state.verdict.word) ||
   other.state.lag_seconds - one.state.lag_seconds ||
   other.state.lag - one.state.lag;
 
-// Groups of one pipeline, if there are several, become one line with all of them in `parts`.
+// Combines several groups of the same pipeline into one line, with the groups in `parts`.
 export function folded(lines) {
   const own = lines.filter((line) => !line.pipeline);
   const names = [...new Set(lines.map((line) => line.pipeline).filter(Boolean))];
   return [
     ...own,
-    ...names.map((name) => together(name, lines.filter((line) => line.pipeline === name).sort(byBadness))),
+    ...names.map((name) => together(name, lines.filter((line) => line.pipeline === name).sort(bySeverity))),
   ];
 }
 
@@ -55,7 +55,7 @@ function together(pipeline, parts) {
   };
 }
 
-// "Never" is worth a word only where somebody should do something.
+// Show "never" only if the group needs attention.
 export function drained({ lag, drain_seconds: seconds, verdict: { word } }) {
   if (!lag) return "–";
   return seconds === null ? (isAlert(word) ? "never" : "–") : span(seconds);
@@ -65,13 +65,13 @@ export function groupTable(lines, { topic = true, redraw } = {}) {
   return table({
     label: "Groups",
     rows: [...lines]
-      .sort(byBadness)
+      .sort(bySeverity)
       .flatMap((line) => [line, ...(line.parts && opened.has(line.pipeline) ? line.parts.map(inner) : [])]),
     key: ({ state, parts, part }) =>
       parts ? `pipeline ${state.group}` : `${part ? "part " : ""}${state.topic} ${state.group}`,
     empty: empty(
-      "No group reads yet.",
-      h("p", null, "A group is created by its first consumer:"),
+      "No consumer groups yet.",
+      h("p", null, "A group is created when its first consumer connects:"),
       command("penstock consume orders --group billing"),
     ),
     columns: [
@@ -98,7 +98,7 @@ export function groupTable(lines, { topic = true, redraw } = {}) {
       { name: "In flight", number: true, cell: ({ state }) => count(state.in_flight) },
       { name: "Retrying", number: true, cell: ({ state }) => count(state.waiting_retry) },
       { name: "Acked", number: true, cell: ({ state }) => rate(state.rates.acked) },
-      { name: "Drained in", number: true, cell: ({ state }) => drained(state) },
+      { name: "Time to drain", number: true, cell: ({ state }) => drained(state) },
       {
         name: "Consumers",
         number: true,

@@ -1,4 +1,4 @@
-// Who comes: a user with a password, or whoever has a key.
+// The login form: user and password, or an API key.
 
 import { logIn } from "../api.js";
 import { h } from "../dom.js";
@@ -52,7 +52,7 @@ export function loginPage({ redraw, entered }) {
       shown.problem && problemNote({ message: reason(shown.problem) }),
       h("button", { type: "submit", class: "primary", disabled: shown.busy }, "Log in"),
       button(
-        shown.byKey ? "With a user and a password" : "With an API key",
+        shown.byKey ? "Use a password instead" : "Use an API key instead",
         () => {
           shown.byKey = !shown.byKey;
           shown.problem = null;
@@ -66,7 +66,7 @@ export function loginPage({ redraw, entered }) {
   return { title: "Log in", every: 1e9, refresh: async () => {}, view };
 }
 
-// The rest of the sentence is for programs.
+// The rest of the sentence is meant for programs.
 function reason(problem) {
   const words = problem.message.split("; ")[0];
   return `${words[0].toUpperCase()}${words.slice(1)}.`;

@@ -1,4 +1,4 @@
-// The journey of one message: from its publication through every attempt, in every group, to its end.
+// The trace of one message: from publication through every delivery attempt in every group.
 
 import { get, path, query } from "../api.js";
 import { whole } from "../body.js";
@@ -9,7 +9,7 @@ import { redrive } from "../redrive.js";
 import { button, groupLink, heading, messageLink, section, topicLink, when } from "../widgets.js";
 import { both } from "../zone.js";
 
-// What happened: a tone and a shape.
+// Events: tone and icon.
 const EVENTS = {
   published: ["info", "good"],
   scheduled: ["quiet", "clock"],
@@ -25,7 +25,6 @@ const EVENTS = {
   nacked: ["bad", "cross"],
   rejected: ["bad", "cross"],
   "timed out": ["bad", "pause"],
-  "connection lost": ["bad", "nobody"],
   "connection lost": ["bad", "cross"],
   "dead-lettered": ["bad", "dead"],
   redriven: ["info", "up"],
@@ -36,54 +35,54 @@ const EVENTS = {
 const SETTLED = ["acked", "committed", "dead-lettered", "expired", "skipped"];
 const FAILED = ["nacked", "rejected", "timed out", "connection lost"];
 const AHEAD = ["due", "retained until"];
-const ID = /(\S+:\d+:s?\d+)/; // In what is told of an event.
+const ID = /(\S+:\d+:s?\d+)/; // In the details of an event.
 
 export function messagePage({ parts: [id], redraw, refresh }) {
-  const shown = { journey: null, message: null };
+  const shown = { trace: null, message: null };
 
   async function load() {
-    const journey = await get(path("trace", id));
-    shown.journey = journey;
-    if (journey.offset !== null && !shown.message) {
+    const trace = await get(path("trace", id));
+    shown.trace = trace;
+    if (trace.offset !== null && !shown.message) {
       const found = await get(
-        path("topics", journey.topic, "messages") +
-          query({ as: "text", partition: journey.partition, offset: journey.offset, limit: 1 }),
+        path("topics", trace.topic, "messages") +
+          query({ as: "text", partition: trace.partition, offset: trace.offset, limit: 1 }),
       );
-      shown.message = found.messages.find((each) => each.offset === journey.offset) ?? null;
+      shown.message = found.messages.find((each) => each.offset === trace.offset) ?? null;
     }
   }
 
   function view() {
-    const { journey, message } = shown;
-    const own = journey.events.filter((event) => !event.group && !AHEAD.includes(event.event));
+    const { trace, message } = shown;
+    const own = trace.events.filter((event) => !event.group && !AHEAD.includes(event.event));
     const begin = own.find((event) => event.event === "published")?.time_ms ?? own[0]?.time_ms ?? 0;
-    const groups = [...new Set(journey.events.filter((event) => event.group).map((event) => event.group))];
+    const groups = [...new Set(trace.events.filter((event) => event.group).map((event) => event.group))];
     return [
       heading(id, {
         before: [
           h("a", { href: "#/topics" }, "Topics"),
           " / ",
-          topicLink(journey.topic),
+          topicLink(trace.topic),
           " / partition ",
-          String(journey.partition),
+          String(trace.partition),
           " /",
         ],
         after: [
-          journey.key === null && !journey.key_base64
+          trace.key === null && !trace.key_base64
             ? "No key"
-            : ["Key ", h("span", { class: "id" }, journey.key ?? journey.key_base64)],
+            : ["Key ", h("span", { class: "id" }, trace.key ?? trace.key_base64)],
           own.length > 0 && [", ", own[0].event, " ", when(own[0].time_ms, timeMs)],
         ],
       }),
       section(
-        "Journey",
+        "Trace",
         {
-          key: "journey",
-          note: groups.length ? plural(groups.length, "group") : "no group has seen it yet",
+          key: "trace",
+          note: groups.length ? plural(groups.length, "group") : "not delivered to any group yet",
         },
         lane(own, begin),
-        groups.map((group) => groupLane(journey, group, begin, refresh)),
-        journey.events
+        groups.map((group) => groupLane(trace, group, begin, refresh)),
+        trace.events
           .filter((event) => AHEAD.includes(event.event))
           .map((event) =>
             h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, timeMs)),
@@ -93,12 +92,12 @@ export function messagePage({ parts: [id], redraw, refresh }) {
     ];
   }
 
-  return { title: id, every: 2000, dear: true, about: { what: "message", parts: [id] }, refresh: load, view };
+  return { title: id, every: 2000, costly: true, about: { what: "message", parts: [id] }, refresh: load, view };
 }
 
-function groupLane(journey, group, begin, refresh) {
-  const end = Math.max(...journey.events.filter((event) => event.group).map((event) => event.time_ms));
-  const events = journey.events.filter((event) => event.group === group);
+function groupLane(trace, group, begin, refresh) {
+  const end = Math.max(...trace.events.filter((event) => event.group).map((event) => event.time_ms));
+  const events = trace.events.filter((event) => event.group === group);
   const last = events.findLast(
     (event) =>
       SETTLED.includes(event.event) || event.event.endsWith("delivered") || event.event === "redriven",
@@ -111,37 +110,37 @@ function groupLane(journey, group, begin, refresh) {
       ? "redriven"
       : "not settled yet";
   const dead = settled && last.event === "dead-lettered";
-  const what = `The message ${journey.id}, which failed in the group ${group}.`;
+  const what = `Message ${trace.id}, which failed in the group ${group}.`;
   return h(
     "div",
     { class: "lane", key: `lane ${group}` },
     h(
       "div",
       { class: "lane-head" },
-      h("h3", null, groupLink(journey.topic, group)),
+      h("h3", null, groupLink(trace.topic, group)),
       h(
         "span",
         { class: dead ? "bad-text" : settled ? "good-text" : "note" },
         `${outcome}, ${plural(attempts, "attempt")}`,
       ),
-      dead && button("Redrive…", () => redrive(journey.topic, { error: journey.id, group }, what, refresh)),
+      dead && button("Redrive…", () => redrive(trace.topic, { error: trace.id, group }, what, refresh)),
     ),
     strip(events, begin, end),
     lane(events, begin),
   );
 }
 
-// The attempts as they lie in time, from the publication to the last event in any group: how long each took, and
-// how long the message waited between them.
+// The attempts on a time axis from publication to the last event in any group: how long each took, and how long the
+// message waited between them.
 function strip(events, begin, end) {
-  const place = (time) => ((time - begin) / Math.max(end - begin, 1)) * 100;
+  const percent = (time) => ((time - begin) / Math.max(end - begin, 1)) * 100;
   const attempts = events.flatMap((event, at) => {
     if (!event.event.endsWith("delivered")) return [];
     const over = events.slice(at + 1).find((later) => later.event !== "extended");
     const words = `attempt ${event.attempt}: ${over ? `${over.event} after ${span((over.time_ms - event.time_ms) / 1000)}` : "in flight"}`;
     const style = {
-      left: `${place(event.time_ms).toFixed(2)}%`,
-      width: `${(place(over?.time_ms ?? end) - place(event.time_ms)).toFixed(2)}%`,
+      left: `${percent(event.time_ms).toFixed(2)}%`,
+      width: `${(percent(over?.time_ms ?? end) - percent(event.time_ms)).toFixed(2)}%`,
     };
     return [h("span", { class: EVENTS[over?.event]?.[0] ?? "info", style, title: words, key: at })];
   });
@@ -162,7 +161,7 @@ function lane(events, begin) {
     "ol",
     { class: "timeline" },
     events.map((event, at) => {
-      const told = day(event.time_ms) === day(begin) ? clockMs(event.time_ms) : timeMs(event.time_ms);
+      const written = day(event.time_ms) === day(begin) ? clockMs(event.time_ms) : timeMs(event.time_ms);
       const [tone, shape] = EVENTS[event.event] ?? ["quiet", "idle"];
       const attempt = event.attempt && event.event.endsWith("delivered") ? `attempt ${event.attempt}` : "";
       return h(
@@ -172,7 +171,7 @@ function lane(events, begin) {
         h(
           "time",
           { datetime: new Date(event.time_ms).toISOString(), title: both(event.time_ms) },
-          told,
+          written,
           h("small", null, elapsed(event.time_ms - begin)),
         ),
         h(
@@ -192,7 +191,7 @@ function elapsed(milliseconds) {
   return `${milliseconds < 0 ? "−" : "+"}${span(Math.abs(milliseconds) / 1000)}`;
 }
 
-// The ids of other messages lead to them.
+// Turns message IDs into links.
 function linked(text) {
   return text.split(ID).map((part, at) => (at % 2 ? messageLink(part) : part));
 }

@@ -1,4 +1,4 @@
-// In the place of a page about something that does not exist: what is similar, and what can be done from here.
+// Shown instead of a page whose subject does not exist, with similar names and possible actions.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
@@ -29,7 +29,7 @@ export class Missing {
           : topics.map(({ topic }) => ({ name: topic, link: topicLink(topic) }));
       this.similar = best(this.wanted(), list, SIMILAR_MAX);
     } catch {
-      return; // There is nothing to propose.
+      return; // No suggestions.
     }
     this.redraw();
   }
@@ -46,10 +46,10 @@ export class Missing {
       message: `There is no message “${name}”.`,
     };
     const reasons = {
-      topic: "It may have been deleted, or the name is spelled differently.",
-      group: "A group is created by its first consumer. This one, or its topic, may have been deleted.",
+      topic: "It may have been deleted, or the name may be misspelled.",
+      group: "A group is created when its first consumer connects. This group or its topic may have been deleted.",
       message:
-        "Retention may have deleted it, or the id is spelled differently. An id looks like orders:0:42: topic, partition, offset.",
+        "It may have been deleted by retention, or the ID may be misspelled. A message ID consists of topic, partition and offset, such as orders:0:42.",
     };
     return [
       heading(group ?? name, { before: [h("a", { href: "#/topics" }, "Topics"), " /"] }),
@@ -77,7 +77,7 @@ export class Missing {
     return [
       this.what === "topic" &&
         button("Create this topic…", () => create(this.refresh, name), { kind: "primary" }),
-      this.what === "group" && h("a", { class: "button", href: hash("topics", name) }, "To the topic"),
+      this.what === "group" && h("a", { class: "button", href: hash("topics", name) }, "Go to topic"),
       h("a", { class: "button", href: "#/topics" }, "All topics"),
     ];
   }

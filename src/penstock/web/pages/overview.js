@@ -1,4 +1,4 @@
-// Everything at a glance: what needs attention, current rates, every group and every topic.
+// The overview page: alerts, metrics, all groups and all topics.
 
 import { charts } from "../chart.js";
 import { bytes, count, latency, plural, rate, span } from "../format.js";
@@ -9,15 +9,15 @@ import { alerts } from "./alerts.js";
 import { folded, groupTable } from "./groups.js";
 import { topicTable } from "./topics.js";
 
-const glance = new Glance(); // Kept while the document is open, so that charts go on.
+const glance = new Glance(); // Kept while the document is open, so that charts keep their history.
 
 export function overviewPage({ redraw }) {
   function view() {
-    const { broker, topics, groups } = glance.told;
+    const { broker, topics, groups } = glance.data;
     const visible = topics.filter((topic) => !topic.topic.endsWith(".dlq"));
     return [
       heading("Overview", {
-        after: `Penstock ${broker.version}, up for ${span(broker.uptime_seconds)}, ${plural(broker.connections, "connection")}, ${plural(broker.consumers, "consumer")}`,
+        after: `Penstock ${broker.version}, up ${span(broker.uptime_seconds)}, ${plural(broker.connections, "connection")}, ${plural(broker.consumers, "consumer")}`,
       }),
       alerts(glance, redraw),
       figures(),
@@ -43,7 +43,7 @@ export function overviewPage({ redraw }) {
 // Numbers.
 
 function figures() {
-  const { broker, topics, groups } = glance.told;
+  const { broker, topics, groups } = glance.data;
   const past = glance.history;
   const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
   const states = groups.map((line) => line.state);
@@ -53,11 +53,11 @@ function figures() {
   );
   return tiles([
     ["Published", rate(past.lastRate("published"))],
-    ["Acked", rate(past.lastRate("acked")), "by all groups"],
-    ["Waiting", count(sum(states, "lag")), "in all groups"],
-    ["Oldest waits", span(past.oldest_seconds.at(-1) ?? 0)],
-    ["Latency", latency(glance.told.latency_half), `99 %: ${latency(glance.told.latency_most)}`],
-    ["In flight", count(sum(states, "in_flight")), `${count(sum(states, "waiting_retry"))} to retry`],
+    ["Acked", rate(past.lastRate("acked")), "all groups"],
+    ["Waiting", count(sum(states, "lag")), "all groups"],
+    ["Oldest message", span(past.oldest_seconds.at(-1) ?? 0)],
+    ["Latency p50", latency(glance.data.latency_half), `p99: ${latency(glance.data.latency_most)}`],
+    ["In flight", count(sum(states, "in_flight")), `${count(sum(states, "waiting_retry"))} to be retried`],
     ["Dead letters", count(dead), null, dead ? "warn" : ""],
     ["Scheduled", count(broker.scheduled)],
     ["Stored", count(broker.messages), bytes(broker.bytes)],
@@ -80,12 +80,12 @@ function history(redraw) {
     },
     {
       id: "latency",
-      title: "Publish to delivery",
+      title: "Publish-to-delivery latency",
       unit: SPAN,
       format: latency,
       lines: [
-        { name: "99 %", values: past.latency_most, tone: "fourth" },
-        { name: "half", values: past.latency_half, tone: "second" },
+        { name: "p99", values: past.latency_most, tone: "fourth" },
+        { name: "p50", values: past.latency_half, tone: "second" },
       ],
     },
     {
@@ -93,7 +93,7 @@ function history(redraw) {
       title: "Waiting messages",
       unit: COUNT,
       format: count,
-      lines: [{ name: "in all groups", values: past.waiting, tone: "first" }],
+      lines: [{ name: "all groups", values: past.waiting, tone: "first" }],
     },
     {
       id: "oldest",

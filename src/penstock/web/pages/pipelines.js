@@ -1,4 +1,4 @@
-// The pipelines on Spark, by what each last told of itself.
+// The Spark pipelines, by their latest report.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
@@ -17,17 +17,17 @@ export function pipelinesPage() {
     return [
       heading("Pipelines", {
         after: pipelines.length
-          ? `${plural(pipelines.length, "pipeline")}, of which ${running === 1 ? "1 is" : `${running} are`} running.`
+          ? `${plural(pipelines.length, "pipeline")}, ${running} running.`
           : null,
       }),
       pipelines.length
         ? h("div", { class: "cards", key: "cards" }, pipelines.map(card))
         : section(
-            "On Spark",
+            "Pipelines",
             { key: "none" },
             empty(
-              "No pipeline has run yet.",
-              h("p", null, "Pipelines archive topics into the lake, transform and replay them, on Spark:"),
+              "No pipelines have run yet.",
+              h("p", null, "Pipelines run on Spark. They archive topics to the lake, transform them and replay them:"),
               command("penstock pipeline run archive"),
             ),
           ),
@@ -61,10 +61,10 @@ function card({ run, state: word }) {
     h(
       "p",
       { class: word === "lost" ? "bad-text" : "note" },
-      "Last word ",
+      "Last report ",
       since(run.updated_ms),
       ", ",
-      run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batch yet",
+      run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batches yet",
       ", started ",
       since(run.started_ms),
     ),

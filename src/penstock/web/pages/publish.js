@@ -1,4 +1,4 @@
-// The box to publish a message from.
+// The form to publish a message.
 
 import { path, post } from "../api.js";
 import { jsonHint } from "../body.js";
@@ -14,12 +14,12 @@ export function publishForm(topic, redraw, published) {
   async function submit(event) {
     event.preventDefault();
     const form = event.currentTarget;
-    const told = Object.fromEntries(new FormData(form));
+    const data = Object.fromEntries(new FormData(form));
     shown.busy = true;
     shown.problem = shown.receipt = null;
     redraw();
     try {
-      shown.receipt = await post(path("topics", topic, "publish"), messageOf(told));
+      shown.receipt = await post(path("topics", topic, "publish"), messageOf(data));
     } catch (problem) {
       shown.problem = problem;
     }
@@ -62,7 +62,7 @@ export function publishForm(topic, redraw, published) {
               spellcheck: "false",
               placeholder: "name: value",
             }),
-            "One on each line.",
+            "One per line.",
           ),
           h(
             "div",
@@ -93,7 +93,7 @@ export function publishForm(topic, redraw, published) {
   return { view };
 }
 
-// Beside the field: what the value is.  Text that looks like JSON and is not is published all the same.
+// Describes the value below its field.  Invalid JSON can be published, too.
 function hint(text) {
   const { tone, words } = jsonHint(text);
   return h(
@@ -103,13 +103,13 @@ function hint(text) {
   );
 }
 
-function receipt(told) {
+function receipt(data) {
   return h(
     "p",
     { class: "done", role: "status" },
-    told.duplicate ? "Duplicate of: " : told.schedule_id ? "Scheduled: " : "Published: ",
-    messageLink(told.id),
-    h("span", { class: "note" }, `, durability ${told.durability}`),
+    data.duplicate ? "Duplicate of: " : data.schedule_id ? "Scheduled: " : "Published: ",
+    messageLink(data.id),
+    h("span", { class: "note" }, `, durability ${data.durability}`),
   );
 }
 

@@ -1,4 +1,4 @@
-// Messages that wait for their time, of all topics.
+// Scheduled messages of all topics.
 
 import { get, patch, path, query, remove } from "../api.js";
 import { preview } from "../body.js";
@@ -19,7 +19,7 @@ import {
   when,
 } from "../widgets.js";
 
-const SHOWN_MAX = 200; // Of each topic.
+const SHOWN_MAX = 200; // Per topic.
 
 export function schedulesPage({ refresh }) {
   const shown = { schedules: [], total: 0 };
@@ -27,31 +27,31 @@ export function schedulesPage({ refresh }) {
   async function load() {
     const { topics } = await get("/v1/overview");
     const waiting = topics.filter((topic) => topic.scheduled > 0);
-    const told = await Promise.all(
+    const data = await Promise.all(
       waiting.map((topic) =>
         get(path("topics", topic.topic, "schedules") + query({ as: "text", limit: SHOWN_MAX })),
       ),
     );
     shown.total = waiting.reduce((sum, topic) => sum + topic.scheduled, 0);
-    shown.schedules = told.flatMap((each) => each.schedules).sort((one, other) => one.due_ms - other.due_ms);
+    shown.schedules = data.flatMap((each) => each.schedules).sort((one, other) => one.due_ms - other.due_ms);
   }
 
   function view() {
     const hidden = shown.total - shown.schedules.length;
     return [
       heading("Schedules", {
-        after: shown.total ? `${plural(shown.total, "message")} to be published later.` : null,
+        after: shown.total ? `${plural(shown.total, "message")} scheduled for later.` : null,
       }),
       section(
-        "Waiting",
-        { key: "waiting", note: hidden > 0 && `${count(hidden)} more are not shown` },
+        "Scheduled messages",
+        { key: "waiting", note: hidden > 0 && `${count(hidden)} more not shown` },
         table({
           label: "Scheduled messages",
           rows: shown.schedules,
           key: (entry) => entry.id,
           empty: empty(
             "Nothing is scheduled.",
-            h("p", null, "A message may be published later, or again and again:"),
+            h("p", null, "Publish a message with a delay, or on a recurring schedule:"),
             command(
               "penstock produce orders 'a reminder' --delay 30m\npenstock schedule add reports 'monday' --cron '0 8 * * 1'",
             ),
@@ -60,7 +60,7 @@ export function schedulesPage({ refresh }) {
             { name: "Due", tight: true, cell: (entry) => since(entry.due_ms) },
             { name: "At", tight: true, cell: (entry) => when(entry.due_ms) },
             {
-              name: "Recurs",
+              name: "Repeats",
               tight: true,
               cell: (entry) =>
                 entry.cron
@@ -73,7 +73,7 @@ export function schedulesPage({ refresh }) {
                   : h("span", { class: "note" }, "once"),
             },
             { name: "Topic", cell: (entry) => topicLink(entry.topic) },
-            { name: "Id", tight: true, cell: (entry) => messageLink(entry.id) },
+            { name: "ID", tight: true, cell: (entry) => messageLink(entry.id) },
             { name: "Key", cell: (entry) => h("span", { class: "id cut" }, entry.key ?? "–") },
             {
               name: "Value",
@@ -88,7 +88,7 @@ export function schedulesPage({ refresh }) {
                 h(
                   "div",
                   { class: "actions" },
-                  !entry.cron && button("Move…", () => move(entry, refresh)),
+                  !entry.cron && button("Reschedule…", () => move(entry, refresh)),
                   button("Cancel…", () => cancel(entry, refresh)),
                 ),
             },
@@ -103,15 +103,16 @@ export function schedulesPage({ refresh }) {
 
 function cancel(entry, refresh) {
   ask({
-    title: "Take it back?",
-    label: "Cancel the message",
+    title: "Cancel this message?",
+    label: "Cancel message",
+    dismiss: "Keep it",
     kind: "danger",
     body: () => [
       h(
         "p",
         null,
         h("span", { class: "id" }, entry.id),
-        entry.cron ? ` recurs by ${entry.cron}, and will not any more.` : " will not be delivered.",
+        entry.cron ? ` (${entry.cron}) will not be published any more.` : " will not be published.",
       ),
       h("pre", { class: "code", tabindex: "0" }, preview(entry)),
     ],
@@ -119,7 +120,7 @@ function cancel(entry, refresh) {
       const { outcome } = await remove(path("schedules", entry.id));
       await refresh();
       return outcome === "cancelled"
-        ? `${entry.id} was cancelled.`
+        ? `${entry.id} cancelled.`
         : `${entry.id} could not be cancelled: it is ${outcome}.`;
     },
   });
@@ -127,18 +128,18 @@ function cancel(entry, refresh) {
 
 function move(entry, refresh) {
   ask({
-    title: "Another time",
-    label: "Move it",
+    title: "Reschedule message",
+    label: "Reschedule",
     body: () =>
       field(
         "Due in",
         h("input", { name: "delay", required: true, placeholder: "30m", autocomplete: "off" }),
-        "From now, such as 90s, 30m or 2d.",
+        "From now, for example 90s, 30m or 2d.",
       ),
     act: async ({ delay }) => {
       const { rescheduled } = await patch(path("schedules", entry.id), { delay });
       await refresh();
-      return rescheduled ? `${entry.id} is due in ${delay}.` : `${entry.id} does not wait any more.`;
+      return rescheduled ? `${entry.id} is now due in ${delay}.` : `${entry.id} is no longer scheduled.`;
     },
   });
 }

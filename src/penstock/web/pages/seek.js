@@ -1,4 +1,4 @@
-// Moving a group: where to, what that would do, and then to do it.
+// Seeks a group to another position, with a preview of the effect.
 
 import { get, path, post, query } from "../api.js";
 import { ask } from "../dialogs.js";
@@ -7,11 +7,11 @@ import { exactly, plural } from "../format.js";
 import { field, select, table } from "../widgets.js";
 import { parsed, zoneName } from "../zone.js";
 
-const PLACES = [
-  ["earliest", "the beginning"],
-  ["latest", "the end"],
-  ["time", "a time"],
-  ["offset", "an offset"],
+const POSITIONS = [
+  ["earliest", "beginning"],
+  ["latest", "end"],
+  ["time", "point in time"],
+  ["offset", "offset"],
 ];
 
 export function seek(topic, group, refresh) {
@@ -47,16 +47,16 @@ export function seek(topic, group, refresh) {
         ? parsed(wanted.time)
         : wanted.to;
   const dialog = ask({
-    title: `Move ${group.group}`,
-    label: "Move the group",
+    title: `Move ${group.group} to another position`,
+    label: "Move group",
     ready: () => wanted.offsets !== null,
     body: (redraw) => [
       h(
         "div",
         { class: "row" },
         field(
-          "To",
-          select("to", PLACES, {
+          "Position",
+          select("to", POSITIONS, {
             onchange: (event) => {
               wanted.to = event.currentTarget.value;
               preview(redraw);
@@ -97,16 +97,16 @@ export function seek(topic, group, refresh) {
     act: async () => {
       await post(path("topics", topic, "groups", group.group, "seek"), { to: goal() });
       await refresh();
-      return `${group.group} was moved.`;
+      return `Group ${group.group} moved.`;
     },
   });
   preview(dialog.redraw);
 }
 
-// What a move would do, partition by partition.
+// The effect of a seek on each partition.
 function moves(group, offsets) {
   if (offsets === null)
-    return h("p", { class: "note" }, "Choose a position; a preview of the effect is shown here first.");
+    return h("p", { class: "note" }, "Choose a position to preview the effect.");
   const rows = group.partitions.map((partition, at) => ({
     ...partition,
     to: Math.min(offsets[at], partition.end),
@@ -114,24 +114,24 @@ function moves(group, offsets) {
   const again = rows.reduce((total, row) => total + Math.max(row.floor - row.to, 0), 0);
   const left = rows.reduce((total, row) => total + Math.max(Math.min(row.to - row.floor, row.lag), 0), 0);
   const words = [
-    again && `${plural(again, "message")} would be delivered again`,
-    left && `up to ${plural(left, "message")} would be skipped`,
+    again && `${plural(again, "message")} will be delivered again`,
+    left && `up to ${plural(left, "message")} will be skipped`,
   ].filter(Boolean);
   return [
     h(
       "p",
       { class: again || left ? "warn-text" : "note" },
-      words.length ? `${words.join(", ")}.` : "The group is there already.",
+      words.length ? `${words.join(", ")}.` : "The group is already at this position.",
     ),
-    h("p", { class: "note" }, "What its consumers hold now is no longer theirs."),
+    h("p", { class: "note" }, "Consumers lose the messages that they are processing now."),
     table({
-      label: "What would change",
+      label: "Preview",
       rows,
       key: (row) => row.partition,
       columns: [
         { name: "Partition", number: true, cell: (row) => row.partition },
-        { name: "Now at", number: true, cell: (row) => exactly(row.floor) },
-        { name: "Then at", number: true, cell: (row) => exactly(row.to) },
+        { name: "Current", number: true, cell: (row) => exactly(row.floor) },
+        { name: "New", number: true, cell: (row) => exactly(row.to) },
         {
           name: "Change",
           number: true,

@@ -1,4 +1,4 @@
-// One topic: its numbers, its messages, its groups, its partitions and lanes, its settings.
+// One topic: metrics, messages, groups, partitions, lanes and settings.
 
 import { get, path, remove } from "../api.js";
 import { charts } from "../chart.js";
@@ -58,7 +58,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         ["Published", rate(past.lastRate("published"))],
         ["Stored", count(topic.messages), bytes(topic.bytes)],
         ["Scheduled", count(topic.scheduled)],
-        ["Duplicates", count(topic.duplicates), "refused"],
+        ["Duplicates", count(topic.duplicates), "not stored"],
       ]),
       charts(past, redraw, [
         {
@@ -139,7 +139,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
   return { title: name, every: 2000, about: { what: "topic", parts: [name] }, refresh: load, view };
 }
 
-// A group as it is described, in the shape of a line of the overview.
+// Converts a group description to a line of the overview.
 function lineOf(group) {
   return {
     state: { ...group, consumers: group.consumers.length, failed: group.nacked + group.timed_out },
@@ -152,7 +152,7 @@ function partitions(topic) {
   const largest = Math.max(1, ...topic.partitions.map((partition) => partition.bytes));
   return section(
     "Partitions",
-    { note: "order holds within each" },
+    { note: "messages are ordered within a partition" },
     table({
       label: "Partitions",
       rows: topic.partitions,
@@ -182,7 +182,7 @@ function lanes(counts) {
   const total = Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0);
   return section(
     "Lanes",
-    { note: "the most urgent first" },
+    { note: "highest priority first" },
     h(
       "dl",
       { class: "lanes" },
@@ -219,20 +219,20 @@ function settings(topic) {
                 : String(value);
     return [name.replace(/_ms$/, "").replaceAll("_", " "), written];
   });
-  return section("Settings", { note: "change them with penstock topic alter, or PATCH" }, facts(shown));
+  return section("Settings", { note: "change them with penstock topic alter or the HTTP API" }, facts(shown));
 }
 
 function deleteTopic(name) {
   let typed = "";
   ask({
     title: `Delete ${name}?`,
-    label: "Delete the topic",
+    label: "Delete topic",
     kind: "danger",
     ready: () => typed === name,
     body: (redraw) => [
-      h("p", null, "All its messages and groups are removed, at once and for good."),
+      h("p", null, "This permanently deletes the topic with all its messages and groups."),
       field(
-        "Type its name to go on",
+        "Type the topic name to confirm",
         h("input", {
           name: "name",
           autocomplete: "off",
@@ -247,13 +247,13 @@ function deleteTopic(name) {
     act: async () => {
       await remove(path("topics", name));
       location.hash = "#/topics";
-      return `The topic ${name} was deleted.`;
+      return `Topic ${name} deleted.`;
     },
   });
 }
 
-// A compacted topic keeps its keys whatever its retention is, unless it says "always".
+// Retention applies to a compacted topic only if it is set to "always".
 function keptFor({ retention_ms: limit, retention_applies: applies, compact }) {
   const deletes = applies === "always" || (applies === "auto" && !compact);
-  return deletes && limit !== null ? `for ${spanMs(limit)}` : "for ever";
+  return deletes && limit !== null ? `for ${spanMs(limit)}` : "forever";
 }

@@ -1,4 +1,4 @@
-// All topics, to look for one, or to make one.
+// The list of topics, with a filter and a form to create one.
 
 import { post } from "../api.js";
 import { ask, note } from "../dialogs.js";
@@ -12,7 +12,7 @@ export function topicsPage({ redraw, refresh }) {
   let wanted = "";
 
   function view() {
-    const found = glance.told.topics.filter((topic) => topic.topic.includes(wanted));
+    const found = glance.data.topics.filter((topic) => topic.topic.includes(wanted));
     const filter = h("input", {
       type: "search",
       placeholder: "Filter",
@@ -53,7 +53,7 @@ export function create(refresh, known = "") {
           autocomplete: "off",
           spellcheck: "false",
         }),
-        "Letters, digits, dot, dash and underscore.",
+        "Letters, digits, dots, dashes and underscores.",
       ),
       field(
         "Partitions",
@@ -64,12 +64,12 @@ export function create(refresh, known = "") {
           max: 10000,
           placeholder: "server default",
         }),
-        "Order holds within one; there may be more later, never fewer.",
+        "Messages are ordered within a partition. You can add partitions later, but not remove them.",
       ),
       field(
         "Keep messages for",
         h("input", { name: "retention", placeholder: "server default" }),
-        "Such as 7d or 12h.",
+        "For example 7d or 12h.",
       ),
     ],
     act: async ({ name, partitions, retention }) => {
@@ -79,7 +79,7 @@ export function create(refresh, known = "") {
       await post("/v1/topics", { name, options });
       await refresh();
       location.hash = hash("topics", name);
-      note("The topic ", name, " is there.");
+      note("Topic ", name, " created.");
     },
   });
 }
@@ -91,10 +91,10 @@ export function topicTable(topics, wanted = "") {
     rows: topics,
     key: (topic) => topic.topic,
     empty: wanted
-      ? empty(`No topic has “${wanted}” in its name.`)
+      ? empty(`No topics match “${wanted}”.`)
       : empty(
-          "There are no topics yet.",
-          h("p", null, "Create one here, or publish to it:"),
+          "No topics yet.",
+          h("p", null, "Create one here, or by publishing to it:"),
           command("penstock produce orders 'two books' --key anna"),
         ),
     columns: [
