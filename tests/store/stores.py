@@ -24,16 +24,22 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(*command: str, port: int, user: int | None = None, directory: Path) -> Iterator[None]:
+def process(
+    *command: str,
+    port: int,
+    directory: Path,
+    user: int | None = None,
+    end: signal.Signals = signal.SIGINT,  # PostgreSQL ends without waiting for its clients.
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A server that listens on the port, and ends with the block; its output is in the directory."""
     with (directory / "output").open("ab") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, user=user, cwd=directory)
     with server:
         try:
             wait_for(port, server)
-            yield
+            yield server
         finally:
-            server.send_signal(signal.SIGINT)  # PostgreSQL ends without waiting for its clients.
+            server.send_signal(end)
 
 
 def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:

@@ -1,4 +1,4 @@
-"""What every store promises: the same tests for a directory, PostgreSQL and etcd."""
+"""What every store promises: the same tests for a directory, S3 (SeaweedFS), PostgreSQL and etcd."""
 
 import threading
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.store import stores
+from tests.store.seaweedfs import seaweedfs
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, StoreRefused, StoreUnavailable, StoreUnsafe
@@ -17,10 +18,13 @@ from penstock.store.probe import probe, require_safe
 WRITERS = 8
 
 
-@pytest.fixture(scope="module", params=["directory", "postgresql", "etcd"])
+@pytest.fixture(scope="module", params=["directory", "s3", "postgresql", "etcd"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp(request.param)
     match request.param:
+        case "s3":
+            with seaweedfs(directory) as service:
+                yield service.url
         case "postgresql":
             with stores.postgresql() as found:
                 yield f"{found}?synchronous=off"
@@ -109,6 +113,9 @@ def test_a_bad_name_is_refused_before_the_store_is_asked(store: Store, name: str
         store.create(name, b"")
 
 
+@pytest.mark.parametrize(
+    "url", ["directory", "postgresql", "etcd", pytest.param("s3", marks=pytest.mark.soak)], indirect=True
+)  # SeaweedFS answers some concurrent requests for one name only after one or two seconds.
 def test_a_safe_store_passes_every_check_and_is_left_clean(url: str, store: Store) -> None:
     report = probe(lambda: open_store(url, SystemClock()))
 

@@ -21,9 +21,9 @@ def test_a_busy_worker_behind_which_messages_wait_is_reported_with_the_facts() -
     assert watch.look(0, BUSY, 1234) is None
     assert watch.look(MINUTE - 1, BUSY, 1234) is None
     assert watch.look(MINUTE, BUSY, 1234) == (
-        "handle is not getting on: 1,234 messages wait, 4 calls run (concurrency=4), none has finished for "
-        "60 s, and the longest has run for 65 s, on orders:0:17; look for a call that hangs, set timeout=, "
-        "or raise concurrency="
+        "handle is not making progress: 1,234 messages are waiting, 4 calls are running (concurrency=4), "
+        "none has finished for 60 s, and the longest has run for 65 s, on orders:0:17; check for a hanging "
+        "call, set timeout=, or raise concurrency="
     )
 
 
@@ -49,8 +49,11 @@ def test_a_worker_that_gets_nothing_though_messages_wait_is_reported() -> None:
     line = watch.look(2 * MINUTE, IDLE, 1, "stalled: nothing moves")
 
     assert line is not None
-    assert "1 message waits, 4 of 4 slots are free, and nothing was delivered for 60 s; the group is" in line
-    assert "the group is stalled: nothing moves; look at" in line
+    assert (
+        "1 message is waiting, 4 of 4 slots are free, and nothing was delivered for 60 s; the group is"
+        in line
+    )
+    assert "the group is stalled: nothing moves; check" in line
 
 
 def test_a_message_that_comes_after_an_idle_night_is_no_alarm() -> None:
@@ -107,10 +110,13 @@ async def test_a_worker_whose_calls_hang_says_so_in_its_log(
         await time.settles()
         await time.broker.publish_batch("orders", [b"x"] * 5)
         await time.passes("15s", "1s")
-        assert "not getting on" not in caplog.text
+        assert "not making progress" not in caplog.text
         await time.passes("15s", "1s")
 
-    assert "handle is not getting on: 3 messages wait, 2 calls run (concurrency=2)" in caplog.text
+    assert (
+        "handle is not making progress: 3 messages are waiting, 2 calls are running (concurrency=2)"
+        in caplog.text
+    )
 
 
 async def test_a_worker_with_nothing_to_do_says_nothing(
@@ -122,4 +128,4 @@ async def test_a_worker_with_nothing_to_do_says_nothing(
     async with app.running(time.broker):
         await time.passes("10m", "5s")
 
-    assert "not getting on" not in caplog.text
+    assert "not making progress" not in caplog.text

@@ -5,6 +5,7 @@
     objects.py      s3:// gs:// az://   object storage, through obstore
     postgresql.py   postgresql://    a table, through psycopg
     etcd.py         etcd://          etcd, through its JSON gateway
+    idle.py         connections between two calls
     opening.py      from a URL to a store
     probe.py        whether a store is safe to commit to (rule 27)
 

@@ -40,7 +40,7 @@ class DirectoryStore:
 
     def create(self, name: str, data: bytes) -> bool:
         with _Errors(self.url):
-            path = self._place(name)
+            path = self._path(name)
             temporary = self._write(data)
             try:
                 os.link(temporary, path)
@@ -76,14 +76,14 @@ class DirectoryStore:
 
     def overwrite(self, name: str, data: bytes) -> None:
         with _Errors(self.url):
-            path = self._place(name)
+            path = self._path(name)
             self._write(data).rename(path)
             _sync(path.parent)
 
     def close(self) -> None:
         pass
 
-    def _place(self, name: str) -> Path:
+    def _path(self, name: str) -> Path:
         """The path of an object; the directories above it exist and survive a power failure."""
         path = self._root / check_name(name)
         missing = path.parent

@@ -15,12 +15,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.store.base import REQUEST_S, check_name
+from penstock.store.idle import IdleConnections
 
 OBJECT_BYTES_MAX: Final = 1 << 20
 LIST_PAGE: Final = 1000
@@ -41,7 +41,7 @@ class EtcdStore:
         self.url = f"{parts.scheme}://{hosts}{parts.path}"
         self._token = ""
         self._index = 0  # Of the endpoint that answered last.
-        self._idle: SimpleQueue[HTTPConnection] = SimpleQueue()  # One for each thread that is in a call.
+        self._idle: IdleConnections[HTTPConnection] = IdleConnections()
         self._call("/v3/maintenance/status", {})
 
     def create(self, name: str, data: bytes) -> bool:
@@ -85,11 +85,7 @@ class EtcdStore:
                 raise
 
     def close(self) -> None:
-        while True:
-            try:
-                self._idle.get_nowait().close()
-            except Empty:
-                return
+        self._idle.close()
 
     def _key(self, name: str) -> str:
         return _encoded((self._prefix + check_name(name)).encode())
@@ -113,11 +109,8 @@ class EtcdStore:
         raise StoreUnavailable(store=self.url, why=why)
 
     def _post(self, endpoint: str, path: str, body: dict[str, Any]) -> Any:
-        try:
-            connection = self._idle.get_nowait()
-        except Empty:
-            kind = HTTPSConnection if self._tls else HTTPConnection
-            connection = kind(endpoint, timeout=REQUEST_S)
+        kind = HTTPSConnection if self._tls else HTTPConnection
+        connection = self._idle.take(lambda: kind(endpoint, timeout=REQUEST_S))
         headers = {"Content-Type": "application/json"} | (
             {"Authorization": self._token} if self._token else {}
         )

@@ -13,12 +13,12 @@ below PostgreSQL.
 """
 
 from collections.abc import Iterator
-from queue import Empty, SimpleQueue
 from typing import Any, Final, LiteralString
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from penstock.errors import ExtraMissing, StoreRefused, StoreUnavailable, StoreUnsafe
 from penstock.store.base import OBJECT_BYTES_MAX, REQUEST_S, check_name
+from penstock.store.idle import IdleConnections
 
 SYNCHRONOUS: Final = "synchronous"
 CONNECT_S: Final = 5
@@ -57,7 +57,7 @@ class PostgresqlStore:
         self.url = f"postgresql://{host}{parts.path}"
         self._address = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         self._psycopg: Any = psycopg
-        self._idle: SimpleQueue[Any] = SimpleQueue()  # Connections; one for each thread that is in a call.
+        self._idle: IdleConnections[Any] = IdleConnections()
         self._run(TABLE)
         ((commit, standbys),) = self._run(SETTINGS)
         if must_be_synchronous and (commit in ("off", "local") or not standbys):
@@ -92,32 +92,25 @@ class PostgresqlStore:
         self._run(OVERWRITE, check_name(name), data)
 
     def close(self) -> None:
-        while True:
-            try:
-                self._idle.get_nowait().close()
-            except Empty:
-                return
+        self._idle.close()
 
     def _run(self, statement: LiteralString, *values: object) -> Any:
         """Run one statement in a transaction of its own; returns its rows, or how many it changed."""
         try:
-            connection = self._connection()
+            connection = self._idle.take(self._connect)
             cursor = connection.execute(statement, values, binary=True)
             result = cursor.fetchall() if cursor.description else cursor.rowcount
         except self._psycopg.Error as error:
             raise self._error(error) from error
-        self._idle.put(connection)  # A connection that failed is not used again.
+        self._idle.put(connection)
         return result
 
-    def _connection(self) -> Any:
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            limits = f"-c statement_timeout={REQUEST_S}s -c synchronous_commit=on"
-            return self._psycopg.connect(
-                self._address, autocommit=True, connect_timeout=CONNECT_S, options=limits,
-                keepalives_idle=REQUEST_S, tcp_user_timeout=REQUEST_S * 1000,
-            )  # fmt: skip
+    def _connect(self) -> Any:
+        limits = f"-c statement_timeout={REQUEST_S}s -c synchronous_commit=on"
+        return self._psycopg.connect(
+            self._address, autocommit=True, connect_timeout=CONNECT_S, options=limits,
+            keepalives_idle=REQUEST_S, tcp_user_timeout=REQUEST_S * 1000,
+        )  # fmt: skip
 
     def _error(self, error: Any) -> StoreRefused | StoreUnavailable:
         state = error.sqlstate

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from penstock.clock import stopwatch_ns
@@ -79,8 +80,7 @@ class _Probe:
         yield Check("delete", self._delete())
 
     def median_ms(self) -> float:
-        ordered = sorted(self._latencies_ns)
-        return ordered[len(ordered) // 2] / 1e6 if ordered else 0.0
+        return median(self._latencies_ns) / 1e6 if self._latencies_ns else 0.0
 
     def clean_up(self) -> None:
         for name in [*self._winners, f"{self._prefix}/overwritten"]:

@@ -1,24 +1,24 @@
-"""Record batches as columns: the buffers that Arrow arrays are made of, without an object for each record.
+"""Decodes record batches into columns, the buffers of Arrow arrays, without creating an object per record.
 
     fetched bytes   header │ record record record ... │ header │ record ...
                                     │
     spans of values        begin end begin end ...          int32, into the bytes themselves
     offsets, timestamps    int64 int64 ...                  timestamps in microseconds, as Spark has them
 
-The spans of a column are at once the offsets of an Arrow array over the fetched
-bytes, in which every other entry is a byte string of the column and the ones
-between are what lies between; Arrow takes every other entry, in C.  So no byte
-string is copied or counted here.  Only the wanted columns are looked at.
+The spans of a column are also the offsets of an Arrow array over the fetched bytes:
+every other entry is a value of the column, and the entries between are the bytes
+between two values.  Arrow selects every other entry in C, so no value is copied
+here.  Only the requested columns are decoded.
 
-Invariants: what ``decode_batch`` refuses is refused here too, with
-``InvalidBatch`` (except names of headers that are not UTF-8, which who makes text
-of them notices), and so is a timestamp beyond what fits into 64 bits of
-microseconds.  Rows come in the order of their offsets.  Control batches are
-markers, not messages, and give no rows.
+Invariants: batches that ``decode_batch`` refuses are refused here, too, with
+``InvalidBatch`` (except header names that are not UTF-8, which fail when they are
+converted to text), and so are timestamps that do not fit into 64 bits of
+microseconds.  Rows are in the order of their offsets.  Control batches contain
+markers, not messages, and produce no rows.
 
 Costs, compiled: 35 ns for the value of a record, 50 ns for all its columns, and 15
-to 30 ns for each header; most of it is waiting for memory.  Compressed batches are
-unpacked one after the other into one buffer.  Interpreted it is fifty times slower.
+to 30 ns for each header; most of this is memory latency.  Compressed batches are
+unpacked one after the other into one buffer.  Interpreted, it is fifty times slower.
 
 Creating arrays is left to callers that have Arrow.  Only ``penstock.spark`` imports this
 module, because it needs ``librt``.

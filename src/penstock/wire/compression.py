@@ -1,4 +1,4 @@
-"""The four codecs of a record batch, each with a limit on what comes out.
+"""The four compression codecs of a record batch, with a limit on the size of their output.
 
     number  name    bytes
     0       none    as they are
@@ -9,25 +9,24 @@
 
 Compressed data from the network may be a decompression bomb: a kilobyte of zstd can
 contain gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``
-(beside the codec's own window), and refuses what is longer.  A length that
-the data states about itself is only believed within that limit.  Whatever the
-damage, the one error is ``InvalidBatch``.  ``unpack`` gives the beginning of what is longer, for whoever
-can tell by that whether to go on.
+(besides the codec's own window), and refuses longer data.  A length stated in the
+data is trusted only up to that limit.  Any damage raises ``InvalidBatch`` and no
+other error.  ``unpack`` returns the beginning of longer data, for callers that can
+decide by it whether to continue.
 
 Costs: native code throughout.  A stream says nothing trustworthy about its
 unpacked length, so the output starts at four times the input and grows
 eightfold until it fits: most batches fit at once.  Data that is longer than the
-limit costs as much as data of ``limit_bytes``, never more; damaged data what is before the damage.  The
-library says in prose only whether the output was too short or the data is damaged.  But it fills the output
-first, so what was put at its end tells one from the other.
+limit costs as much as data of ``limit_bytes``; damaged data costs what precedes the
+damage.  The library distinguishes output that is too short from damaged data only by
+the text of its error.  But it fills the output first, so a sentinel at its end tells
+the two apart.
 
-Leaves out: levels (each codec's default) and dictionaries.
+Not supported: levels (each codec's default) and dictionaries.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
-
-import cramjam
 
 from penstock.errors import InvalidBatch
 
@@ -76,7 +75,15 @@ def unpack(codec: int, data: Data, limit_bytes: int) -> tuple[bytes, bool]:
     return _unpack_stream(codec, data, limit_bytes)
 
 
+def _cramjam() -> Any:
+    """Imported with the first compressed batch: it takes 1.5 MB."""
+    import cramjam
+
+    return cramjam
+
+
 def _compress_snappy(data: Data) -> bytes:
+    cramjam = _cramjam()
     pieces: list[bytes] = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -87,20 +94,21 @@ def _compress_snappy(data: Data) -> bytes:
 
 _COMPRESS: Final[dict[int, Callable[[Data], bytes]]] = {
     NONE: bytes,
-    GZIP: lambda data: bytes(cramjam.gzip.compress(data)),
+    GZIP: lambda data: bytes(_cramjam().gzip.compress(data)),
     SNAPPY: _compress_snappy,
-    LZ4: lambda data: bytes(cramjam.lz4.compress(data)),
-    ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+    LZ4: lambda data: bytes(_cramjam().lz4.compress(data)),
+    ZSTD: lambda data: bytes(_cramjam().zstd.compress(data)),
 }
 
 _DECOMPRESS_INTO: Final[dict[int, Callable[[Any, Any], int]]] = {
-    GZIP: cramjam.gzip.decompress_into,
-    LZ4: cramjam.lz4.decompress_into,
-    ZSTD: cramjam.zstd.decompress_into,
+    GZIP: lambda data, output: int(_cramjam().gzip.decompress_into(data, output)),
+    LZ4: lambda data, output: int(_cramjam().lz4.decompress_into(data, output)),
+    ZSTD: lambda data, output: int(_cramjam().zstd.decompress_into(data, output)),
 }
 
 
 def _unpack_stream(codec: int, data: Data, limit_bytes: int) -> tuple[bytes, bool]:
+    cramjam = _cramjam()
     decompress_into = _DECOMPRESS_INTO[codec]
     output_bytes = min(max(len(data) * _FIRST_RATIO, _OUTPUT_BYTES_MIN), limit_bytes)
     while True:
@@ -141,6 +149,7 @@ def _unpack_snappy(data: Data, limit_bytes: int) -> tuple[bytes, bool]:
 
 def _unpack_block(block: memoryview, limit_bytes: int) -> bytes | None:
     """None if it is longer than the limit."""
+    cramjam = _cramjam()
     try:
         length = cramjam.snappy.decompress_raw_len(block)
         if length > len(block) * _SNAPPY_RATIO_MAX:

@@ -1,19 +1,18 @@
-"""Rows on their way into a topic: gathered, by partition and kind, into record batches.
+"""Gathers rows for a topic into record batches, by partition and kind.
 
     Rows ──> partition, lane, delayed?, expires? ──> one batch of each ──> taken together, to be staged
              └────────── a slot ──────────────┘
 
-A batch has one lane and one set of marks, so every combination has a batch of
-its own that grows until it is large, or until all are taken.  Rows of a slot
-keep their order.  Rows with neither key nor partition all go to one partition
-until what is gathered is taken, and then to the next one.
+A batch has one lane and one set of flags, so every combination has its own batch,
+which grows until it is large or all batches are taken.  Rows of a slot keep their
+order.  Rows with neither key nor partition go to one partition until the batches are
+taken, and then to the next one.
 
-Times never go back within a batch: one that would is raised to the one before.
-What waits or expires says so in its last headers (``staged.py``).
+Timestamps never decrease within a batch: a lower one is raised to the previous one.
+Delays and times to live are in the last headers of a record (``staged.py``).
 
 Cost, compiled: less than 0.6 us for a row of a value alone and 2 us with a key,
-on a machine that does much else.  Leaves out: where rows come from; lists do for
-any source.
+on a busy machine.  The source of the rows is not handled here.
 """
 
 from typing import Final, final

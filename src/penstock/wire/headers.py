@@ -1,8 +1,8 @@
-"""The names of the headers that have a meaning for Penstock; all others belong to the users.
+"""Names of the headers that Penstock interprets; all others belong to users.
 
-added by the broker      to records of the data log; an attribute bit of the batch says that it is there
-dead letters             what a dead letter tells of the message that failed
-asked for by producers   where a client has no other way to say it (topics with ``kafka_headers``)
+added by the broker      to records of the data log; an attribute bit of the batch shows their presence
+dead letters             describe the message that failed
+set by producers         options of clients without another way to set them (topics with ``kafka_headers``)
 internal                 in the logs of schedules and of staged messages
 """
 

@@ -1,6 +1,6 @@
-"""Kafka's murmur2, so that a key lands on the same partition whichever client hashed it.
+"""Kafka's murmur2 hash, so that every client maps a key to the same partition.
 
-Every number fits into a machine word, so compiled it costs less than the call.
+Every number fits into a machine word, so the compiled function costs less than its call.
 """
 
 from typing import Final

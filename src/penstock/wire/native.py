@@ -1,16 +1,16 @@
-"""The native protocol's frames, and those of their bodies that must be quick.
+"""Frames of the native protocol, and the bodies of its performance-critical operations.
 
     0        1              5             9
     opcode | length (u32)  | correlation | the rest of the body ...
              └ of the body ┘ └── a Penstock body begins with it ──
 
 Both sides split a stream into frames with ``frames.py``.  Encoders return whole frames;
-decoders take a body, correlation included, and raise ``ProtocolViolation`` for
-whatever does not fit: bytes from a network never cause any other error.
+decoders take a body including the correlation id, and raise ``ProtocolViolation``
+if it is invalid: bytes from a network never cause any other error.
 
-Everything here is fixed in size or counted (``struct``): publishing, receiving
-and acknowledging.  What is sent seldom is msgpack: ``native_bodies.py``.
-Record batches are bytes to this module.  All numbers are big-endian.
+Publishing, receiving and acknowledging use fixed-size or counted fields
+(``struct``); less frequent operations use msgpack (``native_bodies.py``).
+Record batches are opaque bytes here.  All numbers are big-endian.
 
 Costs: a body is one or two unpacks, and one slice for each batch of records.
 

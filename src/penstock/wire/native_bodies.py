@@ -1,18 +1,17 @@
-"""Bodies of the native protocol that are sent seldom: msgpack, behind the correlation.
+"""Less frequent bodies of the native protocol: msgpack after the correlation id.
 
-    maps       what may get a field one day: hello, metadata, opening a consumer, answers
-    arrays     what comes in numbers: messages, receipts, nacks
+    maps       bodies that may get more fields: hello, metadata, opening a consumer, results
+    arrays     bodies that are sent in large numbers: messages, receipts, nacks
 
-A reader ignores fields it does not know, and a new field has a default; that
-is how both sides get newer without a new version.  Errors travel as their
-code, their facts and their sentence, and become the same class on the other
-side; a code from a newer server becomes a ``RequestError`` or, if it is worth
-a retry, an ``UnavailableError`` that carries it.
+Readers ignore unknown fields, and new fields have defaults, so both sides can be
+upgraded independently.  Errors are sent as code, facts and message, and become the
+same class on the other side.  An unknown code from a newer server becomes a
+``RequestError`` or, if it is retryable, an ``UnavailableError`` with that code.
 
-A fact that is not a plain value (say, an object that someone passed for a
-duration) travels as its ``repr``, and looks the same in the sentence.
+A fact that is not a plain value (such as an object passed as a duration) is sent as
+its ``repr``, which looks the same in the message.
 
-Decoders raise ``ProtocolViolation`` for bytes that do not fit, and nothing else.
+Decoders raise ``ProtocolViolation`` for invalid bytes, and no other error.
 """
 
 from typing import Any, Final, TypeVar
@@ -61,11 +60,13 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     resume_ms: int  # How long the consumers of a lost connection are kept.
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client needs to encode batches for a topic."""
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client needs to encode batches for a topic, and in a cluster where to send them."""
 
     version: int
     settings: TopicSettings
+    owners: list[tuple[int, int]] = []  # By partition: the owner (-1: none), and since which epoch.
+    nodes: dict[int, tuple[str, int]] = {}  # By number: where clients find a node.
 
 
 class OpenConsumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,6 +80,7 @@ class OpenConsumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     resume: bytes | None = None  # The token of the consumer that was.
     held: list[tuple[int, int]] = []  # Its partitions and leases that the client still works on.
     positions: dict[int, int] = {}  # Stream groups: by partition, the next offset the client expects.
+    here: bool = False  # In a cluster: only from partitions of this node, for clients that ask each owner.
     assignments: bool = False  # Stream groups: have ASSIGNED sent whenever the partitions change.
 
 
@@ -217,22 +219,22 @@ def encode_error(error: PenstockError) -> bytes:
 def decode_error(data: bytes) -> PenstockError:
     """The error in the bytes; only ``ProtocolViolation`` is raised, if there is none."""
     try:
-        told = _ERRORS.decode(data)
+        decoded = _ERRORS.decode(data)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as problem:
         raise ProtocolViolation(why=str(problem)) from None
-    kind = _KINDS.get(told.code)
+    kind = _KINDS.get(decoded.code)
     if kind is not None:
         try:
-            error = kind(**told.facts)
+            error = kind(**decoded.facts)
             str(error)  # A newer server may have other facts than the sentence asks for.
         except (TypeError, ValueError, LookupError, AttributeError):
             pass
         else:
             return error
-    stranger = (UnavailableError if told.retryable else RequestError)(
-        reason=told.text.removesuffix(f" [{told.code}]")
+    stranger = (UnavailableError if decoded.retryable else RequestError)(
+        reason=decoded.text.removesuffix(f" [{decoded.code}]")
     )
-    stranger.code = told.code  # type: ignore[misc]
+    stranger.code = decoded.code  # type: ignore[misc]
     return stranger
 
 

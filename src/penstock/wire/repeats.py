@@ -1,8 +1,8 @@
-"""Telling a batch that was sent again from another one under the same sequence numbers.
+"""Distinguishes a repeated batch from a different one with the same sequence numbers.
 
-A producer that missed an answer sends the batch again.  Some clients build it anew, with other times or
-another codec; so the records are compared, not the bytes, where the bytes differ.  Records that compaction
-has removed from the stored batch cannot be compared, and count as equal as long as others are left.
+A producer that missed a response sends the batch again.  Some clients encode it again, with other timestamps
+or another codec, so the records are compared if the bytes differ.  Records that compaction has removed from
+the stored batch cannot be compared, and count as equal as long as others are left.
 """
 
 from penstock.wire.records import CODEC_MASK, HEADER_BYTES, TRANSACTIONAL, Record, decode_batch, read_header

@@ -1,6 +1,6 @@
 """Builds record batches from stored records: with fewer records, or only the requested ones.
 
-    rewrite_batch     compaction: the same batch without some records; place, span and producer stay
+    rewrite_batch     compaction: the same batch without some records; offsets and producer fields are kept
     empty_batches     batches without records over a range of offsets
     slice_batch       delivery: the middle of a batch, cut out without decoding it
     encode_records    delivery: records of any batches, with the offsets and times they have
@@ -23,7 +23,7 @@ from penstock.wire.records import (
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
-    """The same batch with fewer records: its place, its span of offsets and the producer's fields stay."""
+    """The same batch with fewer records; its range of offsets and the producer's fields are kept."""
     append_time = header.attributes & APPEND_TIME != 0
     builder = BatchBuilder()
     max_timestamp = header.max_timestamp
@@ -42,7 +42,7 @@ def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
 
 
 def empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
-    """Batches that take the place of records that are gone for good, at the offsets ``[start, end)``."""
+    """Empty batches that replace lost records at the offsets ``[start, end)``."""
     made: list[bytearray] = []
     while start < end:
         span = min(end - start, SPAN_MAX)
@@ -54,7 +54,7 @@ def empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
 def empty_batch(
     base_offset: int, last_offset_delta: int, timestamp: int, attributes: int = 0, leader_epoch: int = 0
 ) -> bytearray:
-    """A batch without records, in its place in a log."""
+    """A batch without records, with its position in the log."""
     batch = BatchBuilder().build(timestamp, timestamp, attributes, last_offset_delta=last_offset_delta)
     place_batch(batch, base_offset, leader_epoch)
     return batch

@@ -1,17 +1,16 @@
-"""What is staged: record batches that wait in the topic ``__staging`` until their job is complete.
+"""Staged record batches, which are kept in the topic ``__staging`` until their job is complete.
 
-    a record of __staging     key     token:partition     of whom it is, and for which partition
+    a record of __staging     key     token:partition     the task and the target partition
                               value   a record batch      as it will be in the topic
 
-The token is a task's own, made by chance.  A log that came back shorter after
-a power cut grows over the same offsets with what others stage; by the token
-the publisher can verify that a record is the intended one.
+Each task has a random token.  After a power cut a log may be shorter than before, and
+other tasks then reuse its offsets; the token lets the publisher verify that a record
+is the intended one.
 
-What can only be said when the batch is published is relative until then: a
-batch marked SCHEDULED waits, and the last header of each of its records says
-for how long (``x-delay``); one marked EXPIRES has a time to live (``x-ttl``, the
-last but for the delay).  Both are milliseconds.  A batch whose timestamps are
-not its own has none, that is, 0.
+Times that depend on the publication are relative until then: in a batch marked
+SCHEDULED, the last header of each record is its delay (``x-delay``); in a batch marked
+EXPIRES, the last header before the delay is its time to live (``x-ttl``).  Both are in
+milliseconds.  A batch without timestamps of its own has timestamp 0.
 """
 
 from typing import Final

@@ -4,17 +4,17 @@
                          │
     [ base 40, lane 0: 40 41 43 ][ base 44, lane 2: 44 ][ base 45 ...        what ``Log`` had, near enough
 
-A batch has one set of attributes.  Lane and marks (it expires, it was delayed,
-it has a dedup id, it was redriven) are told from the row, and a new batch is
-begun where they change, or where the last one is large enough.  An offset that
-no row has stays a hole, in a batch or between two.
+A batch has one set of attributes.  Lane and flags (expires, was delayed, has a dedup
+id, was redriven) are derived from the row; a new batch begins where they change, or
+when the current one is large enough.  Offsets without a row remain holes, within a
+batch or between two.
 
-Invariants: records have the offsets and timestamps of their rows; the highest
-timestamp that a batch gives is not below that of the one before, as a log has it.
+Invariants: records have the offsets and timestamps of their rows; the maximum
+timestamp of a batch is never lower than that of the previous one, as in a log.
 
-Cost: about that of encoding a record the first time, 0.3 us compiled.  Leaves
-out: which producer wrote a record, how it was packed, and headers that had the
-same name, of which the lake keeps the last.
+Cost: about that of encoding a record the first time, 0.3 us compiled.  Not restored:
+the producer, the compression, and all but the last of several headers with the same
+name, which the lake does not keep.
 """
 
 from typing import Final, final

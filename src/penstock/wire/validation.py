@@ -1,6 +1,6 @@
 """Validates every record of a batch that a client encoded, before the batch is written.
 
-A checksum proves that the bytes are those that were sent, not that they are valid records: a batch of
+A checksum proves that the bytes arrived as they were sent, not that they are valid records: a batch of
 garbage, or one that unpacks to a gigabyte, would be acknowledged, and then stop every reader.  So the
 records of batches from clients are checked first (``check_records``):
 
@@ -11,12 +11,12 @@ records of batches from clients are checked first (``check_records``):
     size         of each record, as the topic's limit counts it: key, value and headers
     unpacked     a compressed batch is not longer than its limit, of which never more is unpacked
 
-What passes is decoded by ``decode_batch`` and ``decode_columns`` without an error, which a property test
-shows.  Nothing is built: it costs about a fifth of decoding.
+``decode_batch`` and ``decode_columns`` can decode every valid batch, which a property test verifies.  No
+objects are created, so validation costs about a fifth of decoding.
 
-The caller says how many bytes it wants to have looked at now (``at_most``), so that an event loop can leave
-what is large to a thread.  The first record of what is too large is looked at all the same: one record that
-is too large itself is refused by its length, however long it is.
+``at_most`` limits the number of bytes to check now, so that an event loop can leave large batches to a
+thread.  The first record of a large batch is checked in any case: a record that is too large is refused by
+its length, whatever its size.
 """
 
 from typing import Final, final

@@ -132,7 +132,7 @@ def _check_annotation(function: Callable[..., Any], called: str, given: type) ->
 
 
 def _annotation(function: Callable[..., Any]) -> Any:
-    """How the first argument is annotated; None if it is not, or if nobody can tell."""
+    """How the first argument is annotated; None if it is not, or if that is unknown."""
     target = function if inspect.isroutine(function) else _call_of(function)
     try:
         first = next(iter(inspect.signature(function).parameters.values()))

@@ -1,6 +1,6 @@
 """Notices that the event loop stands still, because an async function blocks it.
 
-Such a worker looks alive and does nothing: no other call goes on, no lease is
+Such a worker looks alive and does nothing: no other call continues, no lease is
 extended, no watch can look.  So a thread looks: it asks the loop for a sign
 every second, and if none comes for ``STILL`` looks it says so, with the place
 where the loop is.  Looks are counted, not time: a machine that was asleep is
@@ -62,13 +62,13 @@ class LoopWatchdog:
         return (
             f"the event loop stands still for {self._still - 1} s: an async function blocks it, and all the "
             f"others with it; use a plain function or asyncio.to_thread for what blocks. It is here:\n"
-            + self._place()
+            + self._stack()
         )
 
     def _sign(self) -> None:
         self._signs += 1
 
-    def _place(self) -> str:
+    def _stack(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - documented for this very use.
         return "".join(traceback.format_stack(frame)[-STACK_LINES:]).rstrip() if frame else "(it has ended)"
 

@@ -68,7 +68,7 @@ class HeldMessage(Message):
 
     @property
     def offset(self) -> int:
-        """The message's place in its partition."""
+        """The message's position in its partition."""
         return self._delivered.offset
 
     @property
@@ -103,7 +103,7 @@ class HeldMessage(Message):
 
     @property
     def settled(self) -> bool:
-        """True once this delivery was acked, nacked or rejected; its function may go on all the same."""
+        """True once this delivery was acked, nacked or rejected; its function may still be running."""
         return self._delivered.settled
 
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ class MessageSource:
             return
         try:
             await consumer.close()
-        except PenstockError as error:  # What it holds comes back by its visibility timeout.
+        except PenstockError as error:  # Its messages are redelivered after the visibility timeout.
             logger.warning("%s: could not give back what it held: %s", self._function.name, error)
 
     def works(self) -> None:

@@ -85,23 +85,24 @@ class StallDetector:
         quiet_ms = now_ms - since_ms
         if quiet_ms < self._stall_warning_ms or not self._throttle.allows(now_ms):
             return None
-        waits = _count(waiting, "message waits", "messages wait")
+        waits = _count(waiting, "message is waiting", "messages are waiting")
         facts = _busy(progress, quiet_ms) if busy else _starved(progress, quiet_ms, verdict)
-        return f"{self._name} is not getting on: {waits}, {facts}"
+        return f"{self._name} is not making progress: {waits}, {facts}"
 
 
 def _busy(progress: CallProgress, quiet_ms: int) -> str:
     return (
-        f"{_count(progress.running, 'call runs', 'calls run')} (concurrency={progress.slots}), none has "
-        f"finished for {quiet_ms // 1000} s, and the longest has run for {progress.oldest_ms // 1000} s, on "
-        f"{progress.oldest_id}; look for a call that hangs, set timeout=, or raise concurrency="
+        f"{_count(progress.running, 'call is running', 'calls are running')} (concurrency={progress.slots}), "
+        f"none has finished for {quiet_ms // 1000} s, and the longest has run for "
+        f"{progress.oldest_ms // 1000} s, on {progress.oldest_id}; "
+        "check for a hanging call, set timeout=, or raise concurrency="
     )
 
 
 def _starved(progress: CallProgress, quiet_ms: int, verdict: str) -> str:
     return (
         f"{progress.slots - progress.running} of {progress.slots} slots are free, and nothing was delivered "
-        f"for {quiet_ms // 1000} s; the group is {verdict}; look at the server's log, and at "
+        f"for {quiet_ms // 1000} s; the group is {verdict}; check the server's log and "
         f"`penstock group describe`"
     )
 

@@ -95,7 +95,7 @@ class Worker:
         await self._opened.wait()
 
     async def run(self) -> None:
-        """Work until told to stop; cancelled, or with an error, it gives everything back at once."""
+        """Work until stopped; if cancelled, or on an error, release all messages at once."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 take = self._tasks.create_task(self._take())
@@ -195,9 +195,9 @@ class Worker:
         """Begin calls while there are slots; ask for more messages if there is room."""
         while self._ready and len(self._running) < self._function.concurrency:
             if self._stopping.is_set() and not self._ready[0].message.settled:
-                break  # It is given back; unless it was settled when it was taken, and would be lost.
+                break  # It is released; unless it was settled on delivery and would be lost.
             call = self._ready.popleft()
-            if call.is_lost:  # It comes again, and would be done twice.
+            if call.is_lost:  # It will be redelivered and would be processed twice.
                 continue
             self._running.add(call)
             call.task = self._tasks.create_task(self._work_on(call))
@@ -312,7 +312,7 @@ class Worker:
         await asyncio.wait({take})
 
     async def _finish(self) -> None:
-        """Let running calls end, and their acks arrive; what does not in time is given back."""
+        """Wait for running calls and their acks; release messages that do not finish in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._stop_timeout_ms / 1000
         tasks = {call.task for call in self._running if call.task is not None}

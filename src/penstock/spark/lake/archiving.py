@@ -141,13 +141,13 @@ def write_range(broker: "Broker", task: ArchiveTask) -> WrittenRange:
 
 def _fetch(broker: "Broker", wanted: OffsetRange, offset: int) -> Fetched:
     """The batches from an offset on.  Planning saw them in the log, so it is an error if there are none."""
-    place = f"{wanted.topic}:{wanted.partition}"
+    name = f"{wanted.topic}:{wanted.partition}"
     try:
         fetched = broker.fetch(wanted.topic, wanted.partition, offset)
     except OffsetOutOfRange as error:
-        raise UnavailableError(reason=f"{place} was truncated meanwhile: {error}") from None
+        raise UnavailableError(reason=f"{name} was truncated meanwhile: {error}") from None
     if fetched.next_offset <= offset:
-        raise UnavailableError(reason=f"{place} now ends at {offset}, but had offsets before {wanted.end}")
+        raise UnavailableError(reason=f"{name} now ends at {offset}, but had offsets before {wanted.end}")
     return fetched
 
 

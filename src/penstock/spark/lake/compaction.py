@@ -47,7 +47,7 @@ def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[FileGroup]:
     """What is worth joining now."""
     young = date_of(now_ms // DAY_MS - 1)
     joints = []
-    for (_, date), files in groupby(sorted(table.files(), key=_place), key=lambda file: _place(file)[:2]):
+    for (_, date), files in groupby(sorted(table.files(), key=_order), key=lambda file: _order(file)[:2]):
         least = FILES_MIN if date >= young else 2
         for run in _runs(files, file_bytes):
             while len(run) >= 2 and date >= young and run[0].bytes > sum(file.bytes for file in run[1:]):
@@ -57,7 +57,7 @@ def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[FileGroup]:
     return joints
 
 
-def _place(file: LakeFile) -> tuple[int, datetime.date, int]:
+def _order(file: LakeFile) -> tuple[int, datetime.date, int]:
     return file.partition, file.date, file.start
 
 

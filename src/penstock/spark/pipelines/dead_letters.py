@@ -133,10 +133,10 @@ def run(settings: Settings, context: Context) -> None:
 
 def _letters(settings: Settings, context: Context) -> "DataFrame | None":
     """The dead letters of the period, with what their headers say; None: there is no topic of them."""
-    places = _places(settings, context)
-    if not places:
+    dead_letter_topics = _dead_letter_topics(settings, context)
+    if not dead_letter_topics:
         return None
-    options = context.address.options | {"topic": ",".join(places)}
+    options = context.address.options | {"topic": ",".join(dead_letter_topics)}
     for name in ("from_time", "to_time"):
         time: datetime | None = getattr(settings, name)
         if time is not None:
@@ -147,17 +147,17 @@ def _letters(settings: Settings, context: Context) -> "DataFrame | None":
     return letters.where(F.col("source").isin(settings.topic)) if settings.topic else letters
 
 
-def _places(settings: Settings, context: Context) -> list[str]:
+def _dead_letter_topics(settings: Settings, context: Context) -> list[str]:
     """The topics that hold the dead letters of the others."""
     known = context.broker.topics()
-    places = {name for name in known if name.endswith(DEAD_LETTER_SUFFIX) and not settings.topic}
+    dead_letter_topics = {name for name in known if name.endswith(DEAD_LETTER_SUFFIX) and not settings.topic}
     for topic in settings.topic or known:
         try:
             named = context.broker.describe_topic(topic).settings.dead_letter_topic
         except TopicNotFound:
             named = ""  # It is gone, and its dead letters may be there still.
-        places.add(named or topic + DEAD_LETTER_SUFFIX)
-    return sorted(places.intersection(known))
+        dead_letter_topics.add(named or topic + DEAD_LETTER_SUFFIX)
+    return sorted(dead_letter_topics.intersection(known))
 
 
 def _rows(context: Context, query: str, **arguments: Any) -> list[Row]:

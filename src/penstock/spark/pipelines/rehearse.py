@@ -190,9 +190,9 @@ def _report(
 
 def _words(row: "Row") -> str:
     """One message in a line."""
-    place = f"{row.topic}:{row.partition}:{row.offset}"
+    message_id = f"{row.topic}:{row.partition}:{row.offset}"
     if row.verdict == "changed output":
-        return f"{place}: {row.then_outputs} is now {row.outputs}"
+        return f"{message_id}: {row.then_outputs} is now {row.outputs}"
     now = f"{row.error_class}: {row.error}" if row.error_class else row.outcome
     then = f"{row.then_error_class}: {row.then_error}" if row.then_outcome != "acked" else row.then_outcome
-    return f"{place}: was {then}, is now {now}"
+    return f"{message_id}: was {then}, is now {now}"

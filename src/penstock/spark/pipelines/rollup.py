@@ -165,14 +165,14 @@ class RollupPass:
     def _oldest(self, topic: str) -> "Iterator[tuple[str, int]]":
         try:
             for group in self._broker.groups(topic):
-                for place in self._broker.describe_group(topic, group).partitions:
-                    if place.floor < place.end:
-                        yield from ((group, each.timestamp) for each in self._first(topic, place))
+                for partition in self._broker.describe_group(topic, group).partitions:
+                    if partition.floor < partition.end:
+                        yield from ((group, each.timestamp) for each in self._first(topic, partition))
         except (TopicNotFound, GroupNotFound, OffsetOutOfRange):
             return  # Deleted in this moment.
 
-    def _first(self, topic: str, place: PartitionLag) -> list[StoredMessage]:
-        return self._broker.read(topic, partition=place.partition, offset=place.floor, limit=1)
+    def _first(self, topic: str, partition: PartitionLag) -> list[StoredMessage]:
+        return self._broker.read(topic, partition=partition.partition, offset=partition.floor, limit=1)
 
     def _messages(self, happened: "DataFrame") -> "DataFrame":
         """Of the log: what was published in these minutes, and before that what was settled in them."""

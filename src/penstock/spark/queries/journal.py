@@ -165,18 +165,18 @@ class _EventRows:
     def rows(self, record: Record) -> Iterator[dict[str, Any]]:
         """A row, or none for what says nothing of messages."""
         event = events.decode(record.value or b"")
-        told = self._told(event)
-        if told is not None:
+        columns = self._columns(event)
+        if columns is not None:
             yield {
                 "time": record.timestamp * 1000,
                 "topic": self._part.topic,
                 "partition": self._part.partition,
                 "offset": record.offset,
                 "group": self._names.get(event.group, str(event.group)),
-                **told,
+                **columns,
             }
 
-    def _told(self, event: events.AnyEvent) -> dict[str, Any] | None:
+    def _columns(self, event: events.AnyEvent) -> dict[str, Any] | None:
         match event:
             case events.Leased():
                 self._leases[event.group, event.lease] = _Lease(event)
@@ -222,8 +222,8 @@ def _elsewhere(event: events.AnyEvent) -> dict[str, Any] | None:
         case events.Lost():
             return {"event": "lost", "start": event.offset - event.count, "end": event.offset}
         case events.Redriven():
-            place = {"start": event.offset, "end": event.offset + 1}
-            return {"event": "redriven", **place, "target": event.target}
+            span = {"start": event.offset, "end": event.offset + 1}
+            return {"event": "redriven", **span, "target": event.target}
         case events.GroupDeleted():
             return {"event": "group deleted"}
         case _:
@@ -231,14 +231,14 @@ def _elsewhere(event: events.AnyEvent) -> dict[str, Any] | None:
 
 
 def _why(event: events.GivenBack) -> dict[str, Any]:
-    told: dict[str, Any] = {"why": events.WHY[event.why]}
+    columns: dict[str, Any] = {"why": events.WHY[event.why]}
     if event.failed_attempt:
-        told["attempt"] = event.failed_attempt
+        columns["attempt"] = event.failed_attempt
     if 0 < event.due_ms < NEVER_MS:
-        told["due"] = event.due_ms * 1000
+        columns["due"] = event.due_ms * 1000
     if event.error_class or event.error_message:
-        told["error_class"] = event.error_class
-        told["error"] = event.error_message
+        columns["error_class"] = event.error_class
+        columns["error"] = event.error_message
     if event.fingerprint:
-        told["fingerprint"] = event.fingerprint
-    return told
+        columns["fingerprint"] = event.fingerprint
+    return columns

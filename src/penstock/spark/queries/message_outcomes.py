@@ -97,7 +97,7 @@ class Outcomes:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """A row for each offset that the group has settled."""
         low = self.range.start
-        found = [low + place for place, how in enumerate(self.how) if how != UNKNOWN]
+        found = [low + index for index, how in enumerate(self.how) if how != UNKNOWN]
         for begin in range(0, len(found), ROWS):
             yield self._batch(found[begin : begin + ROWS])
 
@@ -123,9 +123,9 @@ def read_outcomes(
 ) -> "DataFrame":
     """The outcomes of some offsets in a group, as rows of ``SCHEMA``; none for what is not settled."""
     register(spark, OutcomeSource)
-    told = msgspec.json.encode(ranges).decode()
+    encoded = msgspec.json.encode(ranges).decode()
     reader = spark.read.format(FORMAT).options(**address.options)
-    return reader.options(topic=topic, group=group, ranges=told).load()
+    return reader.options(topic=topic, group=group, ranges=encoded).load()
 
 
 class OutcomeSource(DataSource):
@@ -162,8 +162,8 @@ class OutcomeReader(DataSourceReader):
         span = partition.value
         if span is None:
             return
-        places = broker_at(self._address).describe_group(self._topic, self._group).partitions
-        outcomes = Outcomes(span, self._group, {places[span.partition].journal_group})
+        partitions = broker_at(self._address).describe_group(self._topic, self._group).partitions
+        outcomes = Outcomes(span, self._group, {partitions[span.partition].journal_group})
         for event in journal_events(self._address, self._topic, span.partition):
             outcomes.tell(event)
         yield from outcomes.rows()

@@ -195,9 +195,9 @@ class Tables:
 
         with self._address.connect() as broker:
             settings = broker.describe_topic(topic).settings
-            place = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
-            there = place in broker.topics()
-        letters = self._messages(place) if there else self._spark.createDataFrame([], ddl(ROW))
+            location = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
+            there = location in broker.topics()
+        letters = self._messages(location) if there else self._spark.createDataFrame([], ddl(ROW))
         columns = [f"{text} as `{name}`" for name, text in LETTER]
         mine = letters.where(f"cast(headers['{SOURCE_TOPIC}'] as string) = '{topic}'")
         return mine.selectExpr(*(name for name in letters.columns if name != "headers"), *columns, "headers")
@@ -209,9 +209,9 @@ def _lake_tables(lake: str) -> dict[str, str]:
         return {}
     from penstock.spark.lake import storage  # Only now: it loads PyArrow.
 
-    place = storage.located(lake)
-    found = {name: f"{place}/{name}" for name in storage.folders_in(place) if not name.startswith("_")}
-    made = f"{place}/{MADE}"
+    location = storage.located(lake)
+    found = {name: f"{location}/{name}" for name in storage.folders_in(location) if not name.startswith("_")}
+    made = f"{location}/{MADE}"
     return found | {name: f"{made}/{name}" for name in storage.folders_in(made)}
 
 

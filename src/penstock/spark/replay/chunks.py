@@ -106,7 +106,7 @@ def own_headers(headers: pa.MapArray) -> pa.MapArray:
 
 def replay_matching(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, where: str) -> int:
     """Publish the messages of a chunk for which a condition holds; returns how many they are."""
-    told = Observation()
+    observation = Observation()
     rows = matching_rows(spark, broker, chunk, where).select(
         "key",
         "value",
@@ -114,9 +114,9 @@ def replay_matching(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk,
         F.col("lane").alias("priority"),
     )
     options = {"topic": chunk.sink.topic, "application": chunk.application, "number": str(chunk.number)}
-    writer = rows.observe(told, F.count(F.lit(1)).alias("rows")).write.format(FORMAT)
+    writer = rows.observe(observation, F.count(F.lit(1)).alias("rows")).write.format(FORMAT)
     writer.options(**chunk.sink.address.options, **options).mode("append").save()
-    return int(told.get["rows"])
+    return int(observation.get["rows"])
 
 
 def matching_rows(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, where: str) -> DataFrame:

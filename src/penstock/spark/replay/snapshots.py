@@ -52,8 +52,8 @@ def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None
     if name in known(broker):
         why = "a snapshot of that name exists, and names cannot be reused"
         raise InvalidValue(name="snapshot", value=name, why=why)
-    places = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
-    made = Snapshot(name=name, taken_ms=now_ms, topics=places)
+    offsets = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
+    made = Snapshot(name=name, taken_ms=now_ms, topics=offsets)
     make_topic(broker)
     broker.publish(TOPIC, msgspec.json.encode(made), key=name)
     return made
@@ -87,10 +87,10 @@ def get(broker: "Broker", name: str) -> Snapshot:
 def entries(broker: "Broker") -> "Iterator[tuple[str, bytes]]":
     """All that is in the topic, by key, the oldest first; what was taken back is empty."""
     try:
-        [place] = broker.describe_topic(TOPIC).partitions
+        [partition] = broker.describe_topic(TOPIC).partitions
     except TopicNotFound:
         return
-    offset = place.start
+    offset = partition.start
     while some := broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES):
         yield from (((message.key or b"").decode(), message.value) for message in some)
         offset = some[-1].offset + 1

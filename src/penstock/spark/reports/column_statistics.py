@@ -49,8 +49,8 @@ class ColumnStatistics:
             {name: _text(value, up) for name, value in values.items() if name not in self._unknown}
             for values, up in ((self._low, False), (self._high, True))
         )
-        told = {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": self._nulls}
-        return json.dumps(told)
+        statistics = {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": self._nulls}
+        return json.dumps(statistics)
 
 
 def _is_told(kind: pa.DataType) -> bool:

@@ -83,8 +83,8 @@ def _plot_over_time(errors: list[Row], bars_over_time: list[Row]) -> "Figure":
 
 def _named(errors: list[Row]) -> list[tuple[Row, str]]:
     """The errors with their own series in a plot, and their names, which include the topic."""
-    told = errors if len(errors) <= SERIES_MAX else errors[: SERIES_MAX - 1]
-    return [(each, f"{each['topic']}: {name_of(each, 200)}") for each in told]
+    shown = errors if len(errors) <= SERIES_MAX else errors[: SERIES_MAX - 1]
+    return [(each, f"{each['topic']}: {name_of(each, 200)}") for each in shown]
 
 
 def _counts(errors: list[Row]) -> dict[str, int]:

@@ -93,9 +93,9 @@ class Page:
     def write(self, path: str) -> None:
         """Put it into a file; its folders are made."""
         try:
-            place = Path(path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(self.html(), encoding="utf-8")
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(self.html(), encoding="utf-8")
         except OSError as error:
             raise LakeUnusable(lake=path, why=f"the report cannot be written: {error.strerror}") from None
 
@@ -168,10 +168,10 @@ def bars(counts: Mapping[str, int]) -> "Figure":
     figure, axes = _axes(9.6, 0.7 + 0.34 * len(counts))
     names = [_label(name) for name in counts]
     colours = [COLOURS[min(number, SERIES_MAX - 1)] for number in range(len(counts))]
-    places = range(len(names))
-    drawn = axes.barh(places, list(counts.values()), color=colours)
+    rows = range(len(names))
+    drawn = axes.barh(rows, list(counts.values()), color=colours)
     axes.bar_label(drawn, labels=[f"{count:,}" for count in counts.values()], padding=4, fontsize=8)
-    axes.set_yticks(places, names, fontsize=8)
+    axes.set_yticks(rows, names, fontsize=8)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)
     axes.invert_yaxis()

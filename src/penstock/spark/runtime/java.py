@@ -40,9 +40,9 @@ NICE: Final = 10  # A tenth of a core where one other wants all of it.
 
 def java_home() -> Path:
     """A directory for JAVA_HOME whose ``bin/java`` starts Spark quietly."""
-    told = os.environ.get("JAVA_HOME")
-    if told and Path(told).parent == _cache():  # Set by an earlier session of this process, or of its parent.
-        return Path(told)
+    text = os.environ.get("JAVA_HOME")
+    if text and Path(text).parent == _cache():  # Set by an earlier session of this process, or of its parent.
+        return Path(text)
     java = installed_java() or packaged_java()
     if java is None:
         raise ExtraMissing(what=f"Java {VERSION_MIN} or newer", extra="spark")
@@ -69,10 +69,10 @@ def packaged_java() -> Path | None:
 def _version(java: Path) -> int:
     """The major version a Java says it has; 0 if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_S).stderr
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_S).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(\d+)', text)
     return int(found[1]) if found else 0
 
 

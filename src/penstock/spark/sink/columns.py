@@ -158,12 +158,12 @@ def _durations(name: str, column: Any) -> list[int | None]:
         return [None if time_us is None else time_us // 1000 for time_us in _numbers(column)]
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
-    return [None if told is None else _duration_ms(name, told) for told in column.to_pylist()]
+    return [None if given is None else _duration_ms(name, given) for given in column.to_pylist()]
 
 
 @lru_cache(maxsize=1024)
-def _duration_ms(name: str, told: Any) -> int:
-    return round(signed_duration_ms(name, told)) if name == "delay" else duration_ms(name, told)
+def _duration_ms(name: str, given: Any) -> int:
+    return round(signed_duration_ms(name, given)) if name == "delay" else duration_ms(name, given)
 
 
 _PUT: Final[dict[str, Callable[[Rows, Any, int], None]]] = {

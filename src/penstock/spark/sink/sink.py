@@ -123,9 +123,9 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when all tasks of a batch are done; perhaps again, after a restart."""
-        told = [message for message in messages if isinstance(message, Staged)]
-        if told:  # Else the batch had no task, and so no row.
-            publish(self._options, messages, told[0].application, batchId)
+        written = [message for message in messages if isinstance(message, Staged)]
+        if written:  # Else the batch had no task, and so no row.
+            publish(self._options, messages, written[0].application, batchId)
 
 
 def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:

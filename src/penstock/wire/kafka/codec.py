@@ -1,21 +1,20 @@
-"""Kafka's messages as bytes, and back: a reader and a writer for each class and version, made from its table.
+"""Encodes and decodes Kafka messages, with a generated reader and writer for each class and version.
 
     decode(FetchRequest, 12, frame) -> FetchRequest(max_wait_ms=500, ...)
     encode(FetchResponse(...), 12)  -> [bytes, records, bytes, ...]
 
-A table (``fields``) is turned into the Python text of one function, as ``dataclasses`` makes an ``__init__``:
-neighbours of fixed size, and the length of what follows them, are read with a single ``struct`` call, and
-nothing is decided at run time that the version has decided already.  The text is made at first use.
+Each table (``fields``) is translated to the source of one Python function, as ``dataclasses`` does for
+``__init__``: adjacent fixed-size fields, and the length of the next field, are read with a single ``struct``
+call, and nothing that depends on the version is decided at run time.  The source is generated on first use.
 
     I1  bytes from a network cause ``ProtocolViolation`` and no other error, and never more memory than a
-        small multiple of their number: a count is compared with what is left before anything is made for it
-    I2  unknown tagged fields are passed over, and so is what lies behind a message: Kafka does it, too, and
-        librdkafka relies on it
+        small multiple of their number: a count is compared with the remaining bytes before it is used
+    I2  unknown tagged fields and trailing bytes are ignored, as in Kafka; librdkafka relies on it
 
-Produce has functions written by hand besides (``producing``): it is the one that comes in great numbers.
+Produce, by far the most frequent request, also has handwritten functions (``producing``).
 
-Cost: 2 to 5 us for a request of one topic.  Records are slices of the frame when read; when written they are
-parts of the answer of their own, so that a megabyte goes to the socket without a copy.
+Cost: 2 to 5 us for a request of one topic.  Records are read as slices of the frame, and written as separate
+parts of the response, so that a megabyte is sent without a copy.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""How the table of a Kafka message is written down: a class whose annotations say what is on the wire.
+"""Tables of Kafka messages: classes whose annotations describe the fields on the wire.
 
     class FetchPartition(Part):
         partition: Int32 = 0

@@ -1,11 +1,11 @@
 """The topics in a consumer's subscription.
 
-Members of a classic group tell each other what they read in bytes that are none of
-the broker's business.  For consumers, their beginning is known all the same:
+Members of a classic group exchange their subscriptions as bytes that the broker does
+not interpret.  For consumers, the beginning of these bytes is known:
 
     int16 version, int32 count, and for each topic int16 length and its name
 
-It is looked at for people only; bytes that are something else have no topics.
+It is decoded only for descriptions of the group; other bytes yield no topics.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""The annotations of a part (``fields``) as facts for one version: what readers and writers are made from."""
+"""The annotations of a part (``fields``) for one version, from which readers and writers are generated."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""Python text in the making: the lines of one function, and what they know by name."""
+"""Builds the source of one Python function: its lines and the names that they use."""
 
 from typing import Any
 

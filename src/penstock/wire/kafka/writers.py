@@ -1,4 +1,4 @@
-"""The text of functions that write parts: ``write(m, out, cuts)`` appends the part to a bytearray.
+"""Generates functions that write parts: ``write(m, out, cuts)`` appends the part to a bytearray.
 
 Records are not copied: ``cuts`` gets the position where they belong, and the records.  As in ``readers``,
 neighbours of fixed size and the length of what follows them are one ``pack``.
