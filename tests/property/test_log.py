@@ -153,7 +153,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
             assert self.log.recovery.damage == []
             if fault != "kill":
                 self._lose_from(self.log.end)
-            self.newest_ms = max(self.newest_ms, check_batch(batches[-1]).max_timestamp)
+            self.newest_ms = max(self.newest_ms, *(check_batch(batch).max_timestamp for batch in batches))
             self._after_open()
         self.newest_ms = max(self.newest_ms, self.log.last_timestamp)
         while self.gone and check_batch(self.gone[-1]).base_offset >= self.log.start:

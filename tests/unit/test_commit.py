@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pytest
 
 from penstock.errors import Closed, StorageFailed
-from penstock.log.commit import ROUND_NEWEST_MAX, ROUND_OLDEST_MAX, GroupCommit
+from penstock.log.commit import LATER_NS, ROUND_NEWEST_MAX, ROUND_NS, ROUND_OLDEST_MAX, GroupCommit
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.testing.files import Fault, FaultyFiles
@@ -362,7 +363,7 @@ def test_a_loop_does_not_wait_for_a_round_of_another() -> None:
 
 def test_a_publish_does_not_wait_for_thousands_of_other_logs() -> None:
     files = MemoryFiles()
-    commit = GroupCommit()
+    commit = GroupCommit(time_ns=lambda: 0)
     crowd = [Log.open(files, f"crowd-{number}", LogConfig()) for number in range(1000)]
     for log in crowd:
         publish(log, commit)
@@ -376,7 +377,7 @@ def test_a_publish_does_not_wait_for_thousands_of_other_logs() -> None:
 
 
 def test_a_kick_syncs_every_marked_log_in_bounded_rounds() -> None:
-    commit = GroupCommit()
+    commit = GroupCommit(time_ns=lambda: 0)
     rounds: list[int] = []
     logs = [Log.open(MemoryFiles(), "d", LogConfig()) for _ in range(200)]
     for log in logs:
@@ -394,3 +395,35 @@ def test_a_kick_syncs_every_marked_log_in_bounded_rounds() -> None:
     assert done.wait(PATIENCE_S)
     commit.close()
     assert rounds == [64, 128, 192, 200]
+
+
+def test_a_round_of_a_slow_disk_ends_in_time_with_those_that_came_last_and_first() -> None:
+    ticks = count(0, ROUND_NS // 2)
+    commit = GroupCommit(time_ns=lambda: next(ticks))
+    logs = [Log.open(MemoryFiles(), "d", LogConfig()) for _ in range(20)]
+    for log in logs[:-1]:
+        publish(log, commit)
+
+    commit.wait(logs[-1], publish(logs[-1], commit))
+
+    assert [number for number, log in enumerate(logs) if log.durable] == [0, 18, 19]
+
+
+def test_logs_that_nobody_waits_for_come_last_and_come() -> None:
+    ticks = count(0, LATER_NS)
+    commit = GroupCommit(time_ns=lambda: next(ticks))
+    logs = [Log.open(MemoryFiles(), "d", LogConfig()) for _ in range(10)]
+    for log in logs[:5]:
+        log.append(encode_values([b"x"], 1000))
+        commit.mark_later(log)
+    for log in logs[5:9]:
+        publish(log, commit)
+        commit.defer(log)
+
+    commit.wait(logs[9], publish(logs[9], commit))
+
+    assert [number for number, log in enumerate(logs) if log.durable] == [0, 1, 9]
+    assert not commit.sync_here(10, 10_000)  # An event loop leaves them to the disk thread.
+    commit.kick()
+    commit.close()
+    assert all(log.durable == log.written for log in logs)

@@ -20,10 +20,13 @@ others leads the next round; the rest keep waiting.  One round runs at a time.  
 made during a round is for the next one.  A log whose sync fails is ``failed``, which
 its waiters raise; other logs are not affected.
 
-A round is bounded.  While thousands of logs are marked (a group on every partition
-of a large topic), it syncs those that were marked last, so that a publish to another
-topic does not wait for all of them, and those that were marked first, so that each
-log gets its turn.
+A round is bounded, in logs and in time.  While thousands of logs are marked (a message on
+every partition of a large topic), it takes in turn those that were marked last, so that a
+publish to another topic does not wait for all of them, and those that were marked first, so
+that each log gets its turn.  Logs that nobody waits for (``mark_later``) follow, for a shorter time.
+
+What a round does is a ``CommitRound``: ``SyncRound`` syncs each log, and a cluster writes one
+object with the new bytes of all of them.
 
 The disk thread starts with the first kick and ends with ``close``.
 
@@ -33,8 +36,9 @@ the metrics, which costs some tenths of a microsecond per sync.
 
 import threading
 from collections.abc import Callable
+from itertools import zip_longest
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.clock import stopwatch_ns
 from penstock.errors import PenstockError
@@ -50,6 +54,46 @@ ANSWERED: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 # Logs that one round syncs at most of those marked last and of those marked first.
 ROUND_NEWEST_MAX: Final = 32
 ROUND_OLDEST_MAX: Final = 32
+ROUND_FEW_MAX: Final = 4  # So few are synced without looking at the clock.
+ROUND_NS: Final = 20_000_000  # Then no further log is begun; a file that is new may take milliseconds.
+LATER_NS: Final = 10_000_000  # The same for logs that nobody waits for.
+
+
+class CommitRound(Protocol):
+    """What the leader of a round does: it makes logs durable, or sets ``failed`` of those it cannot."""
+
+    # Whether each log is synced by itself, and quickly.  Then a round is bounded, and an event loop may run
+    # it in place.  Otherwise the round gets every marked log, and the disk thread runs it.
+    local: bool
+    sync_us: Histogram  # How long each write took.
+
+    def commit(self, logs: list[Log]) -> None:
+        """Make everything durable that these logs have when this is called.
+
+        Called by one thread at a time, without the broker's lock, and may block.  A round whose logs belong
+        together takes their slices under that lock, so that they are all of the same moment.
+        """
+        ...
+
+
+class SyncRound:
+    """Syncs one log after the other."""
+
+    local = True
+
+    def __init__(self) -> None:
+        self.sync_us = Histogram(SYNC_US)
+
+    def commit(self, logs: list[Log]) -> None:
+        for log in logs:
+            real = log.durable < log.written and log.config.durability != "memory"
+            began_ns = stopwatch_ns()
+            try:
+                log.sync()
+            except PenstockError:
+                continue  # log.failed tells those who wait for it.
+            if real:
+                self.sync_us.note((stopwatch_ns() - began_ns) // 1000)
 
 
 class _Waiter:
@@ -72,12 +116,16 @@ class _Waiter:
 class GroupCommit:
     """Makes logs durable, many at a time."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, commit_round: CommitRound | None = None, time_ns: Callable[[], int] = stopwatch_ns
+    ) -> None:
         # Called after every round by the thread that ran it, with no lock held.
         self.listeners: list[Callable[[], None]] = []
-        self.sync_us = Histogram(SYNC_US)  # How long a log took.
+        self.round: CommitRound = SyncRound() if commit_round is None else commit_round
+        self._time_ns = time_ns  # For the length of a round.
         self.answered = Histogram(ANSWERED)  # How many had waited for a round.
         self._dirty: dict[Log, None] = {}  # Changed by single dict operations only, so it needs no lock.
+        self._later: dict[Log, None] = {}  # The same, for those that nobody waits for.
         self._guard = threading.Lock()  # Of the next two and of starting the thread; held for moments only.
         self._led = False  # Someone leads a round, or was just woken to.
         self._waiters: list[_Waiter] = []  # Empty if nobody leads.
@@ -88,6 +136,15 @@ class GroupCommit:
     def mark(self, log: Log) -> None:
         """``log`` has bytes that the next round is to sync."""
         self._dirty[log] = None
+
+    def mark_later(self, log: Log) -> None:
+        """The same for bytes that nobody waits for: those that somebody waits for go first."""
+        self._later[log] = None
+
+    def defer(self, log: Log) -> None:
+        """Let ``log``, which was marked, come after those that others wait for."""
+        self._later[log] = None
+        self._dirty.pop(log, None)
 
     def wait(self, log: Log, written: int) -> None:
         """Return when the first ``written`` bytes of ``log`` are durable; raise ``log.failed`` if never."""
@@ -112,17 +169,21 @@ class GroupCommit:
         The listeners are not called, because the caller knows.
         """
         dirty = list(self._dirty)
-        if len(dirty) > logs_max or sum([log.written - log.durable for log in dirty]) > bytes_max:
+        if (
+            not self.round.local
+            or len(dirty) > logs_max
+            or self._later
+            or sum([log.written - log.durable for log in dirty]) > bytes_max
+        ):
             return False
-        waiter = _Waiter(None, 0)
         with self._guard:
             if self._led:
                 return False
-            self._led = waiter.leads = True
+            self._led = True
         try:
             self._sync_marked()
         finally:
-            self._end_turn(waiter)
+            self._hand_on(False)
         return True
 
     def close(self) -> None:
@@ -143,7 +204,7 @@ class GroupCommit:
         try:
             while self._kicks.get():
                 self._kicked = False
-                while self._dirty:
+                while self._dirty or self._later:
                     self._take_turn(_Waiter(None, 0))
         except BaseException:
             # A listener raised: a bug, which the interpreter reports.  The next kick starts a new thread.
@@ -171,32 +232,56 @@ class GroupCommit:
 
     def _sync_marked(self) -> None:
         dirty = list(self._dirty)
-        if len(dirty) > ROUND_NEWEST_MAX + ROUND_OLDEST_MAX:
-            dirty = dirty[-ROUND_NEWEST_MAX:] + dirty[:ROUND_OLDEST_MAX]
-        for log in dirty:
-            # The mark goes first: one that comes during the sync is for the next round.
+        if not self.round.local:
+            self._commit([*dirty, *self._later])
+        elif len(dirty) <= ROUND_FEW_MAX:
+            self._commit(dirty)
+        else:
+            half = len(dirty) // 2
+            newest, oldest = dirty[half:][-ROUND_NEWEST_MAX:], dirty[:half][:ROUND_OLDEST_MAX]
+            newest.reverse()
+            in_turn = [log for pair in zip_longest(newest, oldest) for log in pair if log is not None]
+            self._commit_within(ROUND_NS, in_turn)
+        if self._later:
+            self._commit_within(LATER_NS, list(self._later))
+
+    def _commit_within(self, limit_ns: int, logs: list[Log]) -> None:
+        """One after the other while there is time; the rest stays marked."""
+        end_ns = self._time_ns() + limit_ns
+        for log in logs:
+            self._commit([log])
+            if self._time_ns() > end_ns:
+                break
+
+    def _commit(self, logs: list[Log]) -> None:
+        for log in logs:
+            # The marks go first: one that comes during the round is for the next one.
             self._dirty.pop(log, None)
-            real = log.durable < log.written and log.config.durability != "memory"
-            began_ns = stopwatch_ns()
-            try:
-                log.sync()
-            except PenstockError:
-                continue  # log.failed tells those who wait for it.
-            if real:
-                self.sync_us.note((stopwatch_ns() - began_ns) // 1000)
+            self._later.pop(log, None)
+        try:
+            self.round.commit(logs)
+        except BaseException:
+            for log in logs:
+                self.mark(log)
+            raise
 
     def _end_turn(self, waiter: _Waiter) -> None:
-        """Wake those who have what they came for, and the next leader."""
+        """Give up waiting, or the lead."""
         with self._guard:
             if not waiter.leads:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
                 return
-            woken: list[_Waiter] = []
+        self._hand_on(waiter.content())
+
+    def _hand_on(self, leader_answered: bool) -> None:
+        """A round is over: wake those who have what they came for, and the next leader."""
+        woken: list[_Waiter] = []
+        with self._guard:
             waiting, self._waiters = self._waiters, []
             for other in waiting:
                 (woken if other.content() else self._waiters).append(other)
-            answered = len(woken) + waiter.content()
+            answered = len(woken) + leader_answered
             if answered:
                 self.answered.note(answered)
             if self._waiters:

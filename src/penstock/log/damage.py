@@ -67,18 +67,18 @@ class DamageMap:
 
     def skip(self, offset: int) -> int:
         """The first offset from ``offset`` on that lies in no damaged range."""
-        place = max(bisect_right(self._firsts, offset) - 1, 0)
-        while place > 0 and self.ranges[place - 1].end_offset > offset:
-            place -= 1
-        while place < len(self.ranges) and self.ranges[place].first_offset <= offset:
-            offset = max(offset, self.ranges[place].end_offset)
-            place += 1
+        number = max(bisect_right(self._firsts, offset) - 1, 0)
+        while number > 0 and self.ranges[number - 1].end_offset > offset:
+            number -= 1
+        while number < len(self.ranges) and self.ranges[number].first_offset <= offset:
+            offset = max(offset, self.ranges[number].end_offset)
+            number += 1
         return offset
 
     def sound_until(self, offset: int) -> int:
         """Up to here one may read on from ``offset``, which lies in no damaged range."""
-        place = bisect_right(self._firsts, offset)
-        return self._firsts[place] if place < len(self._firsts) else OFFSET_END
+        number = bisect_right(self._firsts, offset)
+        return self._firsts[number] if number < len(self._firsts) else OFFSET_END
 
     def begins_in(self, path: str, offset: int) -> int:
         """The position in a segment of the first damage behind the batch of ``offset``."""

@@ -49,6 +49,7 @@ from typing import Final, NoReturn, Protocol
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, PenstockError, StorageFailed
 from penstock.log.open_files import OPEN_MAX, OpenFiles
+from penstock.types import mypyc_attr
 
 Part = bytes | bytearray | memoryview
 
@@ -66,8 +67,8 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 logger = logging.getLogger("penstock")
 
-# fdatasync leaves out the time stamps, which nobody here reads; macOS lacks it.
-_sync_data: Final = getattr(os, "fdatasync", os.fsync)
+# fdatasync leaves out the time stamps, which are not used here; macOS lacks it.  (Tests set it.)
+_sync_data = getattr(os, "fdatasync", os.fsync)
 # Not on macOS either: there files just grow, except for small batches, before which zeros are written.
 _allocate: Final = getattr(os, "posix_fallocate", None)
 
@@ -76,6 +77,18 @@ def _zero(descriptor: int, position: int, size: int) -> None:
     """Write zeros, as ``_allocate`` makes room: all of it, or an error."""
     if os.pwrite(descriptor, bytes(size), position) < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _is_deleted(descriptor: int) -> bool:
+    """Whether an open file has no name any more.
+
+    Linux says so in the name it has for the descriptor.  ``fstat`` would, too, but after it the next write
+    gives the file a new, finer time stamp, and then a sync also writes the inode: half as long again.
+    """
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}").endswith(" (deleted)")
+    except OSError:  # There is no /proc here.
+        return not os.fstat(descriptor).st_nlink
 
 
 class File(Protocol):
@@ -127,6 +140,9 @@ class Files(Protocol):
     # What the last process wrote is there, synced or not: the machine has run on since it took the lock.
     # False as long as that is not known.
     intact: bool
+    # What is here is a copy of what a store has.  Then a log syncs nothing: a commit round puts its batches
+    # into the store, and tells it (``Log.confirm``).
+    cache: bool
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
@@ -187,7 +203,7 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int:
-        """The room that is left where ``path`` is; -1 if nobody knows."""
+        """The room that is left where ``path`` is; -1 if unknown."""
         ...
 
 
@@ -222,7 +238,7 @@ def keep_private(files: Files, path: str) -> None:
         return
     try:
         files.set_mode(path, mode & ~OTHERS)
-    except PenstockError as error:  # It belongs to somebody else, such as the mount of a container.
+    except PenstockError as error:  # It belongs to another user, such as the mount of a container.
         logger.warning("%s is open to other users (mode %03o), and stays so: %s", path, mode, error)
     else:
         logger.warning(
@@ -375,7 +391,7 @@ class SystemFile:
             descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
             self.unsynced = False
             _sync_data(descriptor)
-            deleted = not os.fstat(descriptor).st_nlink
+            deleted = _is_deleted(descriptor)
         except OSError as error:
             # Even "no room" is fatal here: after a failed sync the kernel may have dropped the pages.
             raise StorageFailed(path=self._path, why=f"sync: {error}") from error
@@ -412,7 +428,7 @@ class SystemFile:
 
 
 def _uptime_id(descriptor: int) -> str:
-    """Stays the same as long as the machine runs and the file is where it is; empty if nobody knows.
+    """Stays the same as long as the machine runs and the file is where it is; empty if unknown.
 
     A copy of a directory, or one that came from a snapshot of its disk, has another one: it may lack what was
     not synced, as after a power cut.
@@ -448,6 +464,7 @@ class SystemFiles:
 
     def __init__(self, open_max: int = OPEN_MAX) -> None:
         self.intact = False
+        self.cache = False
         self._opened = OpenFiles(open_max)
 
     def open(self, path: str, *, create: bool) -> File:
@@ -596,7 +613,7 @@ class SystemFiles:
         return found.st_dev, found.st_ino
 
     def free_bytes(self, path: str) -> int:
-        """The room that is left for this user on the file system of ``path``; -1 if nobody knows."""
+        """The room that is left for this user on the file system of ``path``; -1 if unknown."""
         try:
             found = os.statvfs(path)
         except OSError:
@@ -605,7 +622,7 @@ class SystemFiles:
 
 
 class ReadingFiles(SystemFiles):
-    """The same for somebody who only reads, perhaps from a disk that takes no writes."""
+    """The same for readers, possibly on a read-only file system."""
 
     def open(self, path: str, *, create: bool) -> File:  # noqa: ARG002 - nothing is made.
         """Open a file for reading."""
@@ -615,7 +632,7 @@ class ReadingFiles(SystemFiles):
             raise storage_error(path, error) from error
 
     def check_unused(self, path: str) -> None:
-        """``DirectoryInUse`` if somebody holds the lock file ``path``; unlike ``lock`` it changes nothing."""
+        """``DirectoryInUse`` if the lock file ``path`` is held; unlike ``lock`` it changes nothing."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError:
@@ -630,6 +647,7 @@ class ReadingFiles(SystemFiles):
             os.close(descriptor)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryFile:
     """A file that is a ``bytearray``."""
 
@@ -678,11 +696,13 @@ class MemoryLock:
         self._locks.discard(self._path)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryFiles:
     """Files that live and die with this object; directories exist as soon as they are named."""
 
     def __init__(self) -> None:
         self.intact = True
+        self.cache = False
         self._contents: dict[str, bytearray] = {}
         self._locks: set[str] = set()
 

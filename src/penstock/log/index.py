@@ -63,28 +63,28 @@ class SegmentIndex:
 
     def insert(self, offset: int, position: int, before: int) -> bool:
         """Add an entry between others, where a batch begins behind damage; False if it is there."""
-        place = bisect_left(self.positions, position)
-        if place < len(self.positions) and self.positions[place] == position:
+        number = bisect_left(self.positions, position)
+        if number < len(self.positions) and self.positions[number] == position:
             return False
-        self.offsets.insert(place, offset)
-        self.positions.insert(place, position)
-        self.befores.insert(place, before)
+        self.offsets.insert(number, offset)
+        self.positions.insert(number, position)
+        self.befores.insert(number, before)
         return True
 
     def find_offset(self, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry at or below ``offset``."""
-        place = bisect_right(self.offsets, offset) - 1
-        return self.offsets[place], self.positions[place]
+        number = bisect_right(self.offsets, offset) - 1
+        return self.offsets[number], self.positions[number]
 
     def find_mark(self, position: int, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry neither behind ``position`` nor above ``offset``."""
-        place = min(bisect_right(self.positions, position), bisect_right(self.offsets, offset)) - 1
-        return self.offsets[place], self.positions[place]
+        number = min(bisect_right(self.positions, position), bisect_right(self.offsets, offset)) - 1
+        return self.offsets[number], self.positions[number]
 
     def find_time(self, timestamp: int) -> tuple[int, int]:
         """Offset and position of the last entry with only earlier records before it."""
-        place = max(bisect_left(self.befores, timestamp) - 1, 0)
-        return self.offsets[place], self.positions[place]
+        number = max(bisect_left(self.befores, timestamp) - 1, 0)
+        return self.offsets[number], self.positions[number]
 
     def drop_from(self, position: int) -> None:
         """Forget the entries at or behind ``position``."""

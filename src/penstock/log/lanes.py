@@ -102,25 +102,25 @@ class LaneIndex:
         ranges = self._lanes.get(lane)
         if ranges is None:
             return high, high
-        place = bisect_right(ranges.ends, cursor)
-        if place == len(ranges.ends):
+        number = bisect_right(ranges.ends, cursor)
+        if number == len(ranges.ends):
             return high, high
-        start = ranges.starts[place]
+        start = ranges.starts[number]
         if start >= high:
             return high, high
-        return max(start, cursor), min(ranges.ends[place], high)
+        return max(start, cursor), min(ranges.ends[number], high)
 
     def _next_gap(self, cursor: int, high: int) -> tuple[int, int]:
         starts = self._others.starts
         ends = self._others.ends
-        place = bisect_right(ends, cursor)
-        if place < len(starts) and starts[place] <= cursor:
-            cursor = ends[place]
-            place += 1
+        number = bisect_right(ends, cursor)
+        if number < len(starts) and starts[number] <= cursor:
+            cursor = ends[number]
+            number += 1
             if cursor >= high:
                 return high, high
-        if place < len(starts) and starts[place] < high:
-            return cursor, starts[place]
+        if number < len(starts) and starts[number] < high:
+            return cursor, starts[number]
         return cursor, high
 
     def lanes(self) -> list[int]:

@@ -33,6 +33,11 @@ its first batch counts, so no reader sees a batch too early.
 
 A log that never had a batch has neither a file nor a directory: it costs only memory.
 
+In a cluster the files are a cache (``Files.cache``): the log syncs nothing, and what makes
+its bytes durable is a commit round, which takes them as slices (``take_slice``), stores
+them, and calls ``confirm``.  ``append_slice`` is the way back, for a log that is filled
+before a broker opens it.
+
 With durability ``fsync`` the file is preallocated ahead of its batches: a sync takes
 half as long again if it must also write a new length.
 
@@ -41,7 +46,7 @@ Cost: ``append`` adds about 1.5 us of Python to the write.
 
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
 from crc32c import crc32c
@@ -64,9 +69,11 @@ from penstock.wire.records import (
     TRANSACTIONAL,
     Header,
     Record,
+    check_batch,
     lane_of,
     place_batch,
     producer_id_of,
+    size_of,
     unpack_extent,
 )
 
@@ -95,6 +102,16 @@ class Cleaned:
     upto: int = 0  # Below it no key has two values.
     at_ms: int = 0  # When the last pass was.
     oldest_tombstone_ms: int | None = None  # The timestamp of the oldest one that pass left.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Whole batches that were appended to a log one after the other."""
+
+    start: int  # The offset of the first record ...
+    end: int  # ... and the one after the last.
+    written: int  # ``Log.written`` after the last batch.
+    data: bytes
 
 
 class Log(LogReader):
@@ -130,6 +147,12 @@ class Log(LogReader):
         self.durable = 0  # ... and how many of them a sync has covered.
         self.failed: PenstockError | None = None  # Never cleared: what every append raises from then on.
         self.on_trouble: Callable[[PenstockError], None] = _ignore  # Told when a write or a sync fails.
+        # Files that are a cache: called by ``sync``; a commit round is to take what was written.
+        self.on_sync: Callable[[Log], None] = _ignore_sync
+        self._taken = Slice(
+            start=self.end, end=self.end, written=0, data=b""
+        )  # The last one, without its data.
+        self.cached = files.cache and config.durability != "memory"  # Only ``confirm`` makes it durable.
         self._files = files
         self._active = opened.segments[-1]
         self._segment_bytes = config.segment_bytes
@@ -305,34 +328,109 @@ class Log(LogReader):
         self.unstable = self.transactions.unstable()
 
     def sync(self) -> None:
-        """Make durable, and visible, everything appended before the call.  May run in another thread."""
+        """Make durable, and visible, everything appended before the call.  May run in another thread.
+
+        If the files are a cache, this only asks for a commit round.  The order of syncs is kept all the same,
+        since a round takes all logs as they are at one time; who must know the outcome waits for ``Durable``.
+        """
         with self._syncing:
             self._sync()
 
     def _sync(self) -> None:
         if self.failed is not None:
             raise self.failed
+        if self.cached:
+            if self.durable < self.written:
+                self.on_sync(self)
+            return
         written = self.written
         end = self.end
         file = self._active.file  # After the two: see the top of the module.
         if self.durable >= written:
             return
         if not self._never_synced:
-            if file is None:
-                raise Closed(what=f"log {self.path}")
-            try:
-                file.sync()
-                if not self._names_synced:
-                    sync_names(self._files, self.path)
-                    self._names_synced = True
-            except PenstockError as error:
-                if self.failed is None:  # Else it was given up meanwhile, and that is no news.
-                    self.failed = error
-                    self.on_trouble(error)
-                raise
+            self._sync_file(file)
         self.durable = written
         if not self._seen_at_once:
             self.safe = max(self.safe, end)
+
+    def _sync_file(self, file: File | None) -> None:
+        if file is None:
+            raise Closed(what=f"log {self.path}")
+        try:
+            file.sync()
+            if not self._names_synced:
+                sync_names(self._files, self.path)
+                self._names_synced = True
+        except PenstockError as error:
+            if self.failed is None:  # Else it was given up meanwhile, and that is no news.
+                self.failed = error
+                self.on_trouble(error)
+            raise
+
+    # --- a commit round elsewhere ------------------------------------------------------------------------
+
+    def take_slice(self, bytes_max: int) -> Slice | None:
+        """What was appended since the last slice, up to ``bytes_max`` but one batch at least; None: nothing.
+
+        The caller holds the broker's lock, as for every read.
+        """
+        last = self._taken
+        if last.written == self.written:
+            return None
+        parts: list[bytes] = []
+        size, following = 0, last.end
+        while following < self.end:
+            data, after = self.fetch_all(following, bytes_max - size, self.end)
+            if parts and size + len(data) > bytes_max:
+                break
+            parts.append(data)
+            size += len(data)
+            following = after
+        taken = Slice(start=last.end, end=following, written=last.written + size, data=b"".join(parts))
+        if following == self.end and taken.written != self.written:
+            self.failed = StorageFailed(
+                path=self.path, why="batches cannot be read back that were just written"
+            )
+            self.on_trouble(self.failed)
+            raise self.failed
+        self._taken = replace(taken, data=b"")
+        return taken
+
+    @property
+    def taken(self) -> int:
+        """Everything below this offset was taken as a slice, or was there when the log was opened."""
+        return self._taken.end
+
+    def confirm(self, written: int, end: int) -> None:
+        """The store has everything up to a slice's ``written`` and ``end``: it is durable, and visible."""
+        if written > self.durable:
+            self.durable = written
+        if not self._seen_at_once:
+            self.safe = max(self.safe, end)
+
+    def reject(self, error: PenstockError) -> None:
+        """The store will never have what is not confirmed: whoever waits or appends gets the error."""
+        if self.failed is None:
+            self.failed = error
+
+    def append_slice(self, data: bytes) -> None:
+        """Append batches of a slice as they are, offsets and leader epochs included; for a log to be opened.
+
+        Batches that are here already are skipped; a gap is refused.
+        """
+        view = memoryview(data)
+        position = 0
+        while position < len(data):
+            batch = bytearray(view[position : position + size_of(data, position)])
+            header = check_batch(batch)
+            position += len(batch)
+            if header.next_offset <= self.end:
+                continue
+            if header.base_offset != self.end:
+                raise OffsetOutOfRange(offset=header.base_offset, start=self.start, end=self.end)
+            self.leader_epoch = header.leader_epoch
+            self.append(batch)
 
     def fail(self, error: PenstockError) -> None:
         """A write did not succeed: take no more from now on, unless there was only no room for it."""
@@ -433,6 +531,8 @@ class Log(LogReader):
 
     def delete_before(self, offset: int) -> int:
         """Remove the sealed segments that lie wholly below ``offset``; returns the new start."""
+        if self.cached:
+            offset = min(offset, self._taken.end)
         while len(self._segments) > 1 and self._bases[1] <= offset:
             segment = self._segments[0]
             self._drop(segment)
@@ -563,6 +663,8 @@ class Log(LogReader):
         """The sealed segments below ``upto``: neighbours that fit into one segment together."""
         groups: list[list[Segment]] = []
         room = 0
+        if self.cached:
+            upto = min(upto, self._taken.end)
         for segment in self._segments[:-1]:
             if segment.next_offset > upto:
                 break
@@ -575,7 +677,7 @@ class Log(LogReader):
         return groups
 
     def _install(self, work: SegmentRewrite, report: RewriteReport) -> RewriteReport:
-        """Put a rewritten segment in the place of those it was made from."""
+        """Replace segments by the one that they were rewritten to."""
         old = work.segments
         old_bytes = sum(segment.size for segment in old)
         scan = work.prepare()
@@ -589,8 +691,11 @@ class Log(LogReader):
         first.stored = 0  # It was summed just now.
         first.next_offset = scan.next_offset
         first.max_timestamp = max(segment.max_timestamp for segment in old)
-        place = self._segments.index(first) + 1
-        del self._segments[place : place + len(old) - 1], self._bases[place : place + len(old) - 1]
+        following = self._segments.index(first) + 1
+        del (
+            self._segments[following : following + len(old) - 1],
+            self._bases[following : following + len(old) - 1],
+        )
         self._sync_names()  # The new one is there for good before the others go.
         first.store_index(scan.index, scan.lanes)
         for segment in old[1:]:
@@ -653,9 +758,13 @@ class Log(LogReader):
         self.end = offset
         self.safe = offset  # What is left was synced just now.
         self.durable = self.written
+        self._taken = Slice(start=offset, end=offset, written=self.written, data=b"")
 
 
 def _ignore(_: PenstockError) -> None: ...
+
+
+def _ignore_sync(_: Log) -> None: ...
 
 
 def _start_file(offset: int) -> bytes:
@@ -665,7 +774,7 @@ def _start_file(offset: int) -> bytes:
 
 
 def begun_at(files: Files, directory: str) -> int | None:
-    """Where a log was told to begin; 0 if nobody did, None if that cannot be read."""
+    """The stored start of a log; 0 if there is none, None if it cannot be read."""
     path = f"{directory}/{START}"
     if not files.exists(path):
         return 0

@@ -45,6 +45,7 @@ from penstock.wire.records import (
 )
 from penstock.wire.rewriting import slice_batch
 
+RECORDS_MANY: Final = 1 << 30  # More than anybody asks for.
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
 LARGE_BYTES: Final = 4 * CHUNK_BYTES  # Of batches beyond this, only one is kept for each log.
 SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly always one read.
@@ -54,6 +55,7 @@ HINTS_MAX: Final = 64
 ASKED_MAX: Final = 64
 REPEATED: Final = 2  # The fetch at which the records are decoded, too.
 BATCH_RECORDS_MIN: Final = 4  # Smaller batches are cheaper to take apart than to pass on.
+PLAIN_BYTES_MIN: Final = 16 * 1024  # A batch of this size is not, however few records it has.
 EVERY_BATCH: Final = -1  # In place of attribute bits.
 OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
 
@@ -111,7 +113,7 @@ class LogReader:
         self._window = Window(segments[-1], self.transactions)
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.damage = DamageMap()  # What was found so far that cannot be read ...
-        self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... who is told of each range ...
+        self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... called for each range ...
         self.on_deleted: Callable[[DamagedRange], None] = _ignore  # ... and when it is deleted.
         self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
         self._asked: dict[int, int] = {}  # Where fetches began of late, and how often.
@@ -426,11 +428,40 @@ class LogReader:
                     raise Broken(segment, position, offset, f"the batch of offset {offset} is not whole")
                 return at, offset
 
+    def fitting(self, start: int, limit_bytes: int) -> int:
+        """How many records from ``start`` on take about so many bytes, as the index knows; at least 1.
+
+        Unlike the average it notices large records among small ones.
+        """
+        segment = self._segments[max(bisect_right(self._bases, start) - 1, 0)]
+        index = segment.index
+        if index is None or not index.offsets:
+            return RECORDS_MANY
+        _, position = index.find_offset(start)
+        if segment.size - position <= limit_bytes:
+            return RECORDS_MANY
+        place = min(bisect_right(index.positions, position + limit_bytes), len(index.offsets) - 1)
+        if index.offsets[place] > start:
+            return index.offsets[place] - start
+        later = bisect_right(self._bases, start)  # The index has nothing behind it: to the segment's end.
+        return self._bases[later] - start if later < len(self._bases) else RECORDS_MANY
+
+    def _spanned(self, start: int, end: int) -> int:
+        """The bytes of the batches that hold these offsets, as far as their segment's index knows; or 0."""
+        segment = self._segments[max(bisect_right(self._bases, start) - 1, 0)]
+        index = segment.index
+        if index is None or not index.offsets:
+            return 0
+        _, position = index.find_offset(start)
+        place = bisect_left(index.offsets, end)
+        return (index.positions[place] if place < len(index.positions) else segment.size) - position
+
     def plain_batches(self, start: int, end: int, marked: int, max_bytes: int) -> bytes:
         """The batches that hold the offsets ``[start, end)``, as they are; empty if that does not pay.
 
-        It pays if most of what they hold is wanted, and none of them is small, lacks a record, is hidden
-        by a transaction, or has one of the ``marked`` attributes, which need a look inside.
+        It pays if most of what they hold is wanted, and none of them is small (in records and in bytes),
+        lacks a record, is hidden by a transaction, or has one of the ``marked`` attributes, which need a look
+        inside.
         The first and the last are cut to what is wanted, unless they are compressed.
         """
         if self.damage.ranges and self.damage.sound_until(self.damage.skip(start)) < end:
@@ -440,6 +471,7 @@ class LogReader:
         spanned = 0
         count = 0
         pieces: list[bytes] = []
+        max_bytes = self._spanned(start, end) or max_bytes
         while following < end:
             data = self.read(following, max_bytes)
             if not data:
@@ -451,7 +483,7 @@ class LogReader:
                 spanned += header.count
                 if (
                     header.base_offset > following  # Damage was found just now.
-                    or count * BATCH_RECORDS_MIN > wanted
+                    or (count * BATCH_RECORDS_MIN > wanted and header.size < PLAIN_BYTES_MIN)
                     or spanned > 2 * wanted
                     or header.attributes & marked
                     or header.count != header.last_offset_delta + 1
@@ -584,8 +616,8 @@ class LogReader:
                 )
             )
         else:
-            place = self._segments.index(segment) + 1
-            following = self._bases[place] if place < len(self._bases) else self.end
+            after = self._segments.index(segment) + 1
+            following = self._bases[after] if after < len(self._bases) else self.end
             found = survey(segment, file, index, position, broken.offset, following)
             for damage in () if found.index_wrong else found.damage:
                 changed = self.note_damage(damage) or changed

@@ -261,17 +261,17 @@ def find_batch(
         same += 1
     pattern = re.compile(b"(?=%s.{%d}\\x%02x)" % (re.escape(low[:same]), MAGIC_AT - same, MAGIC), re.DOTALL)
     for match in pattern.finditer(data, begin):
-        place = match.start()
+        position = match.start()
         try:
-            header = read_header(data, place)
+            header = read_header(data, position)
             fits = offset <= header.base_offset and header.next_offset <= limit
-            if not fits or header.size > len(data) - place:
+            if not fits or header.size > len(data) - position:
                 continue
             sum_max -= header.size
             if sum_max < 0:
                 break
-            check_batch(data, place)
+            check_batch(data, position)
         except InvalidBatch:
             continue
-        return place
+        return position
     return -1

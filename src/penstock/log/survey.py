@@ -88,29 +88,29 @@ def survey(
     else:
         # A wrong length leads too far along the file, a wrong count too far along the offsets; and what
         # misleads is the batch before the one that was not there.
-        places = (bisect_left(index.positions, position), bisect_left(index.offsets, offset))
-        _walk(segment, file, index, max(min(places) - 1, 0), position, found)
+        numbers = (bisect_left(index.positions, position), bisect_left(index.offsets, offset))
+        _walk(segment, file, index, max(min(numbers) - 1, 0), position, found)
     return found
 
 
-def _entry(segment: Segment, index: SegmentIndex, place: int) -> tuple[int, int]:
+def _entry(segment: Segment, index: SegmentIndex, number: int) -> tuple[int, int]:
     """Position and offset of an index entry; behind the last one, of the end of the segment."""
-    if place < len(index.offsets):
-        return index.positions[place], index.offsets[place]
+    if number < len(index.offsets):
+        return index.positions[number], index.offsets[number]
     return segment.size, segment.next_offset
 
 
-def _walk(segment: Segment, file: File, index: SegmentIndex, place: int, until: int, found: Survey) -> None:
+def _walk(segment: Segment, file: File, index: SegmentIndex, number: int, until: int, found: Survey) -> None:
     """Check the batches from an index entry on, up to the first entry behind damage, or behind ``until``."""
-    position, offset = _entry(segment, index, place)
-    before = index.befores[place]
-    end, end_offset = _entry(segment, index, place + 1)
+    position, offset = _entry(segment, index, number)
+    before = index.befores[number]
+    end, end_offset = _entry(segment, index, number + 1)
     while position < segment.size:
         if position >= end:
             if found.damage or position > until:
                 return
-            place += 1
-            end, end_offset = _entry(segment, index, place + 1)
+            number += 1
+            end, end_offset = _entry(segment, index, number + 1)
         size, newest, why = _batch(segment, file, position, offset)
         if not why and position + size > end:
             found.index_wrong = True

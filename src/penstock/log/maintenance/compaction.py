@@ -35,7 +35,8 @@ from penstock.log.rewrite import RewriteReport
 from penstock.wire.records import Record
 
 KEYS_MAX: Final = 500_000  # At about 200 bytes each, 100 MB while a pass runs.
-SLICE: Final = 1000  # Records mapped in one step.
+SLICE: Final = 1000  # Records mapped in one step ...
+SLICE_BYTES: Final = 1 << 20  # ... if they are small.
 SHORT_BYTES: Final = 32  # A longer key is mapped by its digest; two keys with one digest will not be met.
 
 
@@ -84,13 +85,14 @@ def _map_keys(log: Log, upto: int, keys_max: int, newest: dict[bytes, int]) -> G
     """Fill ``newest`` from where the last pass ended; returns where this one does."""
     offset = max(log.cleaned.upto, log.start)
     while offset < upto:
-        for record in log.records(offset, min(offset + SLICE, upto)):
+        slice_end = min(offset + min(SLICE, log.fitting(offset, SLICE_BYTES)), upto)
+        for record in log.records(offset, slice_end):
             if record.key is not None:
                 if len(newest) >= keys_max and _short(record.key) not in newest:
                     return record.offset
                 newest[_short(record.key)] = record.offset
         yield
-        offset = max(min(offset + SLICE, upto), log.start)  # Retention may have come between.
+        offset = max(slice_end, log.start)  # Retention may have come between.
     return upto
 
 
