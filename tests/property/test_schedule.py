@@ -132,7 +132,7 @@ class ScheduleAndDataLog(RuleBasedStateMachine):
         self.many = False
         self.open()
 
-    def no_cleaning(self) -> Iterator[None]:
+    def no_cleaning(self) -> Iterator[Log | None]:
         return iter(())
 
     def open(self) -> None:

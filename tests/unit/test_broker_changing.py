@@ -11,6 +11,7 @@ import pytest
 import penstock.aio
 from penstock.aio import AsyncBroker
 from penstock.broker.state import Partition
+from penstock.broker.steps import exhaust
 from penstock.broker.topic.groups import SYNCED_SLICE
 from penstock.config.broker import BrokerConfig
 from penstock.errors import (
@@ -203,7 +204,7 @@ async def test_partitions_that_come_to_nothing_are_freed_without_the_garbage_col
                 *(broker.create_topic("new", partitions=300) for _ in range(3)), return_exceptions=True
             )
             await give_up(broker.alter_topic("old", partitions=50))
-            broker._core.state.forget_gone()
+            exhaust(broker._core.state.forget_gone())
 
             assert partitions_in_memory() == before + 300
         finally:

@@ -183,3 +183,17 @@ def test_a_repeat_is_answered_with_the_time_of_the_first(penstock: TestBroker) -
     assert (again.duplicate, again.timestamp) == (True, first.timestamp)
     assert (in_a_batch.duplicate, in_a_batch.timestamp) == (True, first.timestamp)
     assert (delayed_again.duplicate, delayed_again.timestamp) == (True, delayed.timestamp)
+
+
+def test_a_message_without_a_key_is_placed_by_its_id(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", partitions=8, dedup_window="1m")
+    first = {n: penstock.publish("orders", b"a", dedup_id=f"id-{n}").partition for n in range(40)}
+    penstock.advance("2m")
+
+    again = {n: penstock.publish("orders", b"a", dedup_id=f"id-{n}").partition for n in range(40)}
+
+    assert first == again
+    assert len(set(first.values())) > 4
+    assert penstock.publish("orders", b"a", key="k", dedup_id="x").partition == (
+        penstock.publish("orders", b"a", key="k", dedup_id="y").partition
+    ), "a key comes first"

@@ -206,7 +206,7 @@ def test_a_stream_group_that_nobody_reads_has_nothing_in_hand(penstock: TestBrok
     penstock.advance("2s")
 
     assert info(penstock, "s").oldest_unacked is None
-    assert verdict(penstock, "s") == "working: 5 messages wait"
+    assert verdict(penstock, "s") == "working: 5 messages are waiting"
 
 
 # Rates.
@@ -330,21 +330,21 @@ def verdict(broker: TestBroker, group: str = "default") -> str:
 def test_a_group_is_judged_through_its_life(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     penstock.create_group("orders", "default")
-    assert verdict(penstock) == "idle: nothing waits"
+    assert verdict(penstock) == "idle: no messages are waiting"
 
     penstock.publish_batch("orders", [b"x"] * 1000)
     penstock.advance("20s")
-    assert verdict(penstock) == "no consumers: 1,000 messages wait, and nobody consumes"
+    assert verdict(penstock) == "no consumers: 1,000 messages are waiting; no consumer is connected"
 
     consumer = penstock.consumer("orders", consumer_id="w", backoff=["1h"])
-    assert verdict(penstock) == "working: 1,000 messages wait"
+    assert verdict(penstock) == "working: 1,000 messages are waiting"
     penstock.advance("10s")
-    assert verdict(penstock).startswith("stalled: 1,000 messages wait, 1 consumer is there")
+    assert verdict(penstock).startswith("stalled: 1,000 messages are waiting, 1 consumer is connected")
 
     for _ in range(10):
         consumer.ack(consumer.receive(50))
         penstock.advance("1s")
-    assert verdict(penstock) == "draining: 500 messages wait; 0/s come, 50.0/s are acked"
+    assert verdict(penstock) == "draining: 500 messages are waiting; 0/s published, 50.0/s acked"
     assert info(penstock).drain_seconds == 10
 
     for word, left in (("working", "1,000"), ("falling behind", "1,500")):
@@ -352,21 +352,21 @@ def test_a_group_is_judged_through_its_life(penstock: TestBroker) -> None:
             penstock.publish_batch("orders", [b"x"] * 100)
             consumer.ack(consumer.receive(50))
             penstock.advance("1s")
-        assert verdict(penstock).startswith(f"{word}: {left} messages wait; 100/s come")
+        assert verdict(penstock).startswith(f"{word}: {left} messages are waiting; 100/s published")
         assert info(penstock).drain_seconds is None
 
     consumer.ack(consumer.receive(1499))
-    assert verdict(penstock).startswith("keeping up: 1 message waits;")
+    assert verdict(penstock).startswith("keeping up: 1 message is waiting;")
     consumer.receive()[0].nack(error=KeyError("price"))
     penstock.advance("12s")
     assert verdict(penstock) == (
-        "blocked: orders:0:2999 failed once (KeyError: 'price'), and comes again in 60 min; "
-        "all else is settled"
+        "blocked: orders:0:2999 failed once (KeyError: 'price') and will be redelivered in 60 min; "
+        "everything else is settled"
     )
     assert info(penstock).verdict.message == "orders:0:2999"
 
     penstock.purge("orders", "default")
-    assert verdict(penstock) == "idle: nothing waits"
+    assert verdict(penstock) == "idle: no messages are waiting"
     assert info(penstock).drain_seconds == 0
 
 
@@ -386,7 +386,7 @@ def test_a_poison_key_of_an_ordered_group_is_named_while_others_flow(penstock: T
     told = info(penstock).verdict
 
     assert (told.word, told.message) == ("blocked", "orders:0:0")
-    assert "29 messages with its key wait behind it" in told.text
+    assert "29 messages with its key are waiting behind it" in told.text
 
 
 def test_a_consumer_that_fails_everything_is_failing(penstock: TestBroker) -> None:
@@ -398,7 +398,7 @@ def test_a_consumer_that_fails_everything_is_failing(penstock: TestBroker) -> No
             message.nack(error=OSError("no network"))
         penstock.advance("1s")
 
-    assert verdict(penstock) == "failing: nothing was acked, 10.0/s failed; orders:0:0: OSError: no network"
+    assert verdict(penstock) == "failing: nothing acked, 10.0/s failed; orders:0:0: OSError: no network"
 
 
 def test_a_consumer_that_hangs_with_everything_is_noticed(penstock: TestBroker) -> None:
@@ -411,7 +411,10 @@ def test_a_consumer_that_hangs_with_everything_is_noticed(penstock: TestBroker) 
         penstock.advance("8s")
         held[0].extend("30s")
 
-    assert verdict(penstock) == "blocked: w has orders:0:0, and does not answer; all else is settled"
+    assert (
+        verdict(penstock)
+        == "blocked: orders:0:0 is leased to w, which has not acked it; everything else is settled"
+    )
 
 
 def test_a_stream_that_reads_and_does_not_commit_is_noticed(penstock: TestBroker) -> None:
@@ -422,12 +425,14 @@ def test_a_stream_that_reads_and_does_not_commit_is_noticed(penstock: TestBroker
     consumer.commit()
     penstock.advance("11s")
     consumer.receive(4)
-    assert verdict(penstock, "s") == "working: 6 messages wait, 4 are in flight"
+    assert verdict(penstock, "s") == "working: 6 messages are waiting, 4 are in flight"
     for _ in range(4):
         penstock.advance("8s")
         consumer.receive(1)
 
-    assert verdict(penstock, "s").startswith("stalled: 2 messages wait, 8 are in flight, 1 consumer is there")
+    assert verdict(penstock, "s").startswith(
+        "stalled: 2 messages are waiting, 8 are in flight, 1 consumer is connected"
+    )
 
 
 def test_somebody_who_has_just_come_does_not_end_a_stall(penstock: TestBroker) -> None:
@@ -461,9 +466,9 @@ def test_a_message_that_came_after_a_long_silence_is_no_stall(penstock: TestBrok
     penstock.advance("1h")
     penstock.publish("orders", b"x")
 
-    assert verdict(penstock) == "keeping up: 1 message came within the last second"
+    assert verdict(penstock) == "keeping up: 1 message arrived within the last second"
     penstock.advance("5s")
-    assert verdict(penstock) == "working: 1 message waits"
+    assert verdict(penstock) == "working: 1 message is waiting"
 
 
 def test_a_reader_that_commits_from_outside_now_and_then_is_no_trouble(penstock: TestBroker) -> None:
@@ -483,4 +488,4 @@ def test_a_reader_that_commits_from_outside_now_and_then_is_no_trouble(penstock:
 
     assert words == {"keeping up"}
     penstock.advance("61s")
-    assert verdict(penstock, "archive") == "no consumers: 1 message waits, and nobody consumes"
+    assert verdict(penstock, "archive") == "no consumers: 1 message is waiting; no consumer is connected"

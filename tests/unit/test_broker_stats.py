@@ -86,7 +86,7 @@ def test_what_waits_is_told_by_partition_for_the_slowest_group(penstock: TestBro
     stream.receive(5)
     stream.commit()
 
-    waiting = penstock._local.waiting()
+    waiting = penstock._driver.run(penstock._local.waiting())
 
     assert waiting == {("orders", 0): 1, ("orders", 1): 2, ("audit", 0): 1}
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.drivers import loop
-from penstock.log.files import SystemFile
+from penstock.log import files
 from penstock.model.message import Message
 
 
@@ -18,13 +18,13 @@ from penstock.model.message import Message
 def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads that synced, in order."""
     threads: list[str] = []
-    sync = SystemFile.sync
+    sync = files._sync_data
 
-    def told(file: SystemFile) -> None:
+    def told(descriptor: int) -> None:
         threads.append(threading.current_thread().name)
-        sync(file)
+        sync(descriptor)
 
-    monkeypatch.setattr(SystemFile, "sync", told)
+    monkeypatch.setattr(files, "_sync_data", told)
     return threads
 
 

@@ -228,3 +228,25 @@ def test_the_name_that_a_setting_had_before_is_read_as_the_new_one() -> None:
     assert by_file.origins["topic.auto_create"] == "old.toml, line 2"
     with pytest.raises(InvalidConfiguration, match="auto_create_topics cannot be 'maybe'"):
         load(environ={"PENSTOCK_KAFKA__AUTO_CREATE_TOPICS": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [
+        ({"cluster.name": "shop"}, "cluster.store (--store URL) and cluster.node (--node N)"),
+        ({"cluster.name": "shop", "cluster.store": "file:///s"}, "cluster.node (--node N)"),
+        ({"cluster.store": "file:///s", "cluster.node": "1"}, "cluster.name (--cluster NAME)"),
+    ],
+)
+def test_an_incomplete_cluster_says_what_is_missing(flags: dict[str, str], missing: str) -> None:
+    assert problems(flags=flags) == [f"a node of a cluster needs a name, a store and a number; set {missing}"]
+
+
+def test_a_node_of_a_cluster_needs_a_directory() -> None:
+    whole = {"cluster.name": "shop", "cluster.store": "file:///s", "cluster.node": "1"}
+
+    assert loaded(flags=whole).config.cluster.node == 1
+    assert problems(flags={**whole, "server.data": ":memory:"}) == [
+        "a node of a cluster needs a directory for its cache: server.data must not be ':memory:'"
+    ]
+    assert problems(flags={**whole, "cluster.node": "0x1"})[0].startswith("--node: ")

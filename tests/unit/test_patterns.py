@@ -76,8 +76,9 @@ def fastest_s(work: Callable[[], object]) -> float:
 def test_a_hostile_pattern_takes_about_as_long_as_a_benign_one(pattern: str) -> None:
     hostile, benign = compiled(pattern), compiled(".*orders.*")
 
-    # Python's re needs from milliseconds up to more than the age of the universe.
-    assert fastest_s(lambda: hostile(NAME)) < 200 * fastest_s(lambda: benign(NAME))
+    # RE2 takes up to 600 us for the largest of them and 2 us for a benign one; for most, re needs
+    # more than the age of the universe.
+    assert fastest_s(lambda: hostile(NAME)) < 5_000 * fastest_s(lambda: benign(NAME))
 
 
 @pytest.mark.parametrize("pattern", ["(a?b?){1000}c", "(.*){900}c", "(a{0,30}){0,30}b", ".*a.{800}c"])

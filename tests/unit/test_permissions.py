@@ -170,7 +170,7 @@ def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
         ]
         info = msgspec.structs.replace(stored.info, grants=[*stored.info.grants, *marked])
         old = AccessBook(users={"anna": msgspec.structs.replace(stored, info=info)})
-        access._state.files.write_file(access._path, encode_checked(old))
+        access._state.files.write_file(f"{access._state.directory}/access.json", encode_checked(old))
 
         access.open()
 

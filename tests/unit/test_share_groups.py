@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Forbidden, Overloaded
 from penstock.groups import shares
-from penstock.groups.shares import CLOSE, EPOCH_MAX, ShareGroups, ShareMember, following
+from penstock.groups.shares import CLOSE, EPOCH_MAX, OPEN, ShareGroups, ShareMember, following
 from penstock.wire.kafka.codes import Code
 
 OWNER, OTHER = object(), object()
@@ -134,3 +134,19 @@ def test_a_member_removed_late_does_not_take_its_successor_with_it(groups: Share
 
 def test_epochs_begin_again_at_one() -> None:
     assert [following(0), following(7), following(EPOCH_MAX)] == [1, 8, 1]
+
+
+def test_a_heartbeat_is_that_of_a_member_at_its_epoch(groups: ShareGroups[Member]) -> None:
+    assert groups.heartbeat(OWNER, "g", "one", 1) is Code.UNKNOWN_MEMBER_ID
+
+    member = groups.heartbeat(OWNER, "g", "one", OPEN)
+    assert isinstance(member, Member)
+    assert groups.heartbeat(OWNER, "g", "one", 1) is Code.UNKNOWN_MEMBER_ID, "it has no epoch yet"
+    member.advance()
+    member.advance()
+    assert groups.heartbeat(OWNER, "g", "one", 2) is member
+    assert groups.heartbeat(OWNER, "g", "one", 1) is member, "it may have missed the last answer"
+    assert groups.heartbeat(OWNER, "g", "one", 3) is Code.FENCED_MEMBER_EPOCH
+
+    assert groups.heartbeat(OWNER, "g", "one", CLOSE) is member
+    assert groups.members("g") == []

@@ -28,8 +28,11 @@ TWINS: dict[type[Any], type[Any]] = {
 }
 # What a twin has under another name, or does in another way, with the reason.
 RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
-# What front ends serve from.
-ONLY_ASYNC = {"check_storage", "on_work", "operations", "problems", "run", "start", "through"}
+# What front ends and clusters serve from.
+ONLY_ASYNC = {
+    "check_storage", "keep_share_member", "on_work", "operations", "problems", "route", "run", "start",
+    "through",
+}  # fmt: skip
 # What a broker at the end of a connection has beyond one in the process.
 ONLY_REMOTE = {"flush", "publish_nowait"}
 ONLY_REMOTE_ARGUMENTS = {"acks", "heartbeat", "prefetch"}

@@ -45,9 +45,9 @@ def word(**values: Any) -> str:
 
 
 def test_a_group_with_nothing_left_is_idle_or_keeping_up() -> None:
-    assert str(verdict(lag=0)) == "idle: nothing waits"
+    assert str(verdict(lag=0)) == "idle: no messages are waiting"
     assert str(verdict(lag=0, rates=rates(published=12.34, acked=480))) == (
-        "keeping up: nothing waits; 12.3/s come, 480/s are acked"
+        "keeping up: no messages are waiting; 12.3/s published, 480/s acked"
     )
     assert word(lag=0, rates=rates(published=0.1)) == "keeping up"
     assert word(lag=0, rates=rates(acked=0.1)) == "keeping up"
@@ -58,9 +58,9 @@ def test_an_empty_group_is_idle_with_or_without_consumers() -> None:
 
 
 def test_where_messages_wait_somebody_should_be_there() -> None:
-    assert str(verdict(consumers=0)) == "no consumers: 10 messages wait, and nobody consumes"
-    assert verdict(consumers=0, lag=1).text == "1 message waits, and nobody consumes"
-    assert verdict(consumers=0, lag=1_234_567).text.startswith("1,234,567 messages wait")
+    assert str(verdict(consumers=0)) == "no consumers: 10 messages are waiting; no consumer is connected"
+    assert verdict(consumers=0, lag=1).text == "1 message is waiting; no consumer is connected"
+    assert verdict(consumers=0, lag=1_234_567).text.startswith("1,234,567 messages are waiting")
 
 
 def test_that_nobody_is_there_is_said_before_what_failed() -> None:
@@ -77,8 +77,8 @@ def test_a_key_whose_first_message_fails_again_and_again_is_blocked() -> None:
 
     assert (found.word, found.message) == ("blocked", "orders:0:7")
     assert found.text == (
-        "orders:0:7 failed 3 times (ValueError: bad), and comes again in 12 s; "
-        "9 messages with its key wait behind it"
+        "orders:0:7 failed 3 times (ValueError: bad) and will be redelivered in 12 s; "
+        "9 messages with its key are waiting behind it"
     )
 
 
@@ -113,14 +113,17 @@ def test_the_last_message_that_fails_is_in_the_way() -> None:
 
     found = verdict(lag=1, waiting=1, oldest=oldest, rates=rates(failed=0.1))
 
-    assert str(found) == "blocked: orders:0:7 failed once, and comes again in 12 s; all else is settled"
+    assert (
+        str(found)
+        == "blocked: orders:0:7 failed once and will be redelivered in 12 s; everything else is settled"
+    )
 
 
 def test_the_last_message_is_in_the_way_while_somebody_tries_it_again() -> None:
     oldest = unacked(attempts=3, failures=2, consumer="worker-1", error="KeyError: 'x'")
 
     assert verdict(lag=1, in_flight=1, oldest=oldest).text == (
-        "orders:0:7 failed 2 times (KeyError: 'x'), and worker-1 has it now; all else is settled"
+        "orders:0:7 failed 2 times (KeyError: 'x') and is now leased to worker-1; everything else is settled"
     )
 
 
@@ -129,14 +132,19 @@ def test_a_message_that_somebody_holds_for_too_long_is_in_the_way() -> None:
 
     assert word(quiet_seconds=29.9, **held) == "working"
     found = verdict(quiet_seconds=30, **held)
-    assert str(found) == "blocked: worker-1 has orders:0:7, and does not answer; all else is settled"
+    assert (
+        str(found)
+        == "blocked: orders:0:7 is leased to worker-1, which has not acked it; everything else is settled"
+    )
     assert found.message == "orders:0:7"
 
 
 def test_those_behind_its_key_do_not_hide_that_it_is_the_last() -> None:
     oldest = unacked(failures=1, behind=1)
 
-    assert verdict(lag=2, waiting=2, oldest=oldest).text.endswith("1 message with its key waits behind it")
+    assert verdict(lag=2, waiting=2, oldest=oldest).text.endswith(
+        "1 message with its key is waiting behind it"
+    )
     assert word(lag=3, waiting=2, oldest=oldest, quiet_seconds=5) == "working"
     tried = unacked(attempts=2, failures=1, consumer="worker-1", behind=2)
     assert word(lag=3, waiting=2, in_flight=1, oldest=tried) == "blocked"
@@ -148,22 +156,27 @@ def test_where_all_wait_for_their_next_attempt_the_oldest_is_named() -> None:
 
     found = verdict(lag=10, waiting=10, oldest=oldest)
 
-    assert str(found) == "blocked: orders:0:7 failed once, and comes again in 5 min; 9 others wait too"
-    assert verdict(lag=2, waiting=2, oldest=oldest).text.endswith("1 other waits too")
+    assert (
+        str(found)
+        == "blocked: orders:0:7 failed once and will be redelivered in 5 min; 9 others are waiting, too"
+    )
+    assert verdict(lag=2, waiting=2, oldest=oldest).text.endswith("1 other is waiting, too")
     assert word(lag=10, waiting=9, oldest=oldest) == "working"
     assert word(lag=10, waiting=9, in_flight=1, oldest=oldest) == "working"
 
 
 def test_what_was_given_back_without_a_failure_is_not_called_one() -> None:
     assert verdict(lag=10, waiting=10, oldest=unacked(attempts=0)).text == (
-        "orders:0:7 was given back, and comes again in 12 s; 9 others wait too"
+        "orders:0:7 was released and will be redelivered in 12 s; 9 others are waiting, too"
     )
 
 
 def test_what_is_due_now_has_no_time_to_wait() -> None:
     oldest = unacked(failures=1, due_seconds=0.0)
 
-    assert verdict(lag=1, waiting=1, oldest=oldest).text == "orders:0:7 failed once; all else is settled"
+    assert (
+        verdict(lag=1, waiting=1, oldest=oldest).text == "orders:0:7 failed once; everything else is settled"
+    )
 
 
 # Row 10.
@@ -174,15 +187,15 @@ def test_a_group_that_only_fails_is_failing() -> None:
 
     found = verdict(waiting=4, oldest=oldest, rates=rates(failed=2.5, delivered=2.5))
 
-    assert str(found) == ("failing: nothing was acked, 2.5/s failed; orders:0:7: TimeoutError: no answer")
+    assert str(found) == ("failing: nothing acked, 2.5/s failed; orders:0:7: TimeoutError: no answer")
 
 
 def test_dead_letters_alone_are_failing_too() -> None:
     found = verdict(rates=rates(dead_lettered=3))
 
-    assert str(found) == "failing: nothing was acked, 0/s failed, 3.0/s went to the dead letters"
+    assert str(found) == "failing: nothing acked, 0/s failed, 3.0/s dead-lettered"
     assert word(rates=rates(failed=0.1, acked=0.1)) != "failing"
-    assert "0.5/s went" in verdict(rates=rates(dead_lettered=0.5)).text
+    assert "0.5/s dead-lettered" in verdict(rates=rates(dead_lettered=0.5)).text
 
 
 def test_a_long_error_is_cut() -> None:
@@ -198,20 +211,20 @@ def test_a_long_error_is_cut() -> None:
 
 def test_consumers_that_take_nothing_are_stalled_after_ten_seconds() -> None:
     assert str(verdict(quiet_seconds=10)) == (
-        "stalled: 10 messages wait, 1 consumer is there, and nothing was acked for 10 s"
+        "stalled: 10 messages are waiting, 1 consumer is connected, and nothing was acked for 10 s"
     )
-    assert str(verdict(quiet_seconds=9.9)) == "working: 10 messages wait"
-    assert "2 consumers are there" in verdict(quiet_seconds=10, consumers=2).text
+    assert str(verdict(quiet_seconds=9.9)) == "working: 10 messages are waiting"
+    assert "2 consumers are connected" in verdict(quiet_seconds=10, consumers=2).text
     assert word(quiet_seconds=9.9, visibility_seconds=1) == "working"
 
 
 def test_consumers_with_work_in_hand_have_a_visibility_timeout() -> None:
     busy = {"in_flight": 3, "oldest": unacked(consumer="worker-1")}
 
-    assert str(verdict(quiet_seconds=29.9, **busy)) == "working: 7 messages wait, 3 are in flight"
+    assert str(verdict(quiet_seconds=29.9, **busy)) == "working: 7 messages are waiting, 3 are in flight"
     assert str(verdict(quiet_seconds=7200, **busy)) == (
-        "stalled: 7 messages wait, 3 are in flight, 1 consumer is there, and nothing was acked for 2 h; "
-        "worker-1 has orders:0:7"
+        "stalled: 7 messages are waiting, 3 are in flight, 1 consumer is connected, "
+        "and nothing was acked for 2 h; orders:0:7 is leased to worker-1"
     )
     assert word(quiet_seconds=30, **busy) == "stalled"
     assert word(quiet_seconds=30, visibility_seconds=31, **busy) == "working"
@@ -222,7 +235,7 @@ def test_work_in_hand_alone_is_said_alone() -> None:
 
 
 def test_what_has_just_come_is_no_backlog() -> None:
-    assert str(verdict(lag=3, lag_seconds=0.9)) == "keeping up: 3 messages came within the last second"
+    assert str(verdict(lag=3, lag_seconds=0.9)) == "keeping up: 3 messages arrived within the last second"
     assert word(lag=3, lag_seconds=1.0) == "working"
     assert word(lag=1, waiting=1, lag_seconds=0.9, oldest=unacked(failures=1)) == "keeping up"
     assert word(lag=3, lag_seconds=0.9, rates=rates(dead_lettered=1)) == "failing"
@@ -259,13 +272,13 @@ def test_dead_letters_drain_a_group_too() -> None:
 
 def test_a_flowing_group_tells_both_rates_and_who_fails_again_and_again() -> None:
     assert verdict(lag=12_000, rates=rates(published=100, acked=1234)).text == (
-        "12,000 messages wait; 100/s come, 1,234/s are acked"
+        "12,000 messages are waiting; 100/s published, 1,234/s acked"
     )
     failing = verdict(lag=12_000, rates=rates(acked=0.05), oldest=unacked(failures=4))
-    assert failing.text.endswith("0/s come, under 0.1/s are acked; orders:0:7 has failed 4 times")
+    assert failing.text.endswith("0/s published, under 0.1/s acked; orders:0:7 has failed 4 times")
     assert "orders" not in verdict(rates=rates(acked=1), oldest=unacked(failures=1)).text
     assert verdict(rates=rates(acked=0.1), oldest=unacked(failures=2)).text.endswith(
-        "come, 0.1/s are acked; orders:0:7 has failed 2 times"
+        "published, 0.1/s acked; orders:0:7 has failed 2 times"
     )
 
 
@@ -289,7 +302,7 @@ def test_time_to_drain_is_known_only_while_more_goes_than_comes() -> None:
 )  # fmt: skip
 def test_times_are_said_as_a_person_would(seconds: float, text: str) -> None:
     assert (
-        f"comes again in {text};"
+        f"will be redelivered in {text};"
         in verdict(lag=1, waiting=1, oldest=unacked(failures=1, due_seconds=seconds)).text
     )
 
@@ -307,10 +320,10 @@ def test_a_group_whose_oldest_message_is_young_is_not_falling_behind() -> None:
 def test_a_reader_that_commits_in_batches_is_judged_by_age() -> None:
     between = {"batches": True, "rates": rates(published=100)}  # Two commits, more than a window apart.
 
-    assert str(verdict(lag_seconds=60, **between)) == "keeping up: 10 messages wait for the next batch"
+    assert str(verdict(lag_seconds=60, **between)) == "keeping up: 10 messages are waiting for the next batch"
     assert word(lag_seconds=60, consumers=0, **between) == "keeping up"
     assert str(verdict(lag_seconds=61, **between)) == (
-        "falling behind: 10 messages wait, the oldest for 61 s; 100/s come, 0/s are acked"
+        "falling behind: 10 messages are waiting, the oldest for 61 s; 100/s published, 0/s acked"
     )
     assert word(lag_seconds=61, batches=True, rates=rates(published=100, acked=500)) == "draining"
     assert word(lag_seconds=61, batches=True, rates=rates(published=100, acked=100)) == "falling behind"
@@ -328,7 +341,7 @@ def info(**values: Any) -> GroupInfo:
     return GroupInfo(**{**usual, **values})
 
 
-WAIT = "10 messages wait, the oldest for"
+WAIT = "10 messages are waiting, the oldest for"
 
 
 @pytest.mark.parametrize(
@@ -337,27 +350,27 @@ WAIT = "10 messages wait, the oldest for"
         (
             "running",
             {"lag_seconds": 60},
-            "keeping up: 10 messages wait for the next batch of the pipeline nightly",
+            "keeping up: 10 messages are waiting for the next batch of pipeline nightly",
         ),
         (
             "starting",
             {"lag_seconds": 60},
-            "keeping up: 10 messages wait for the next batch of the pipeline nightly",
+            "keeping up: 10 messages are waiting for the next batch of pipeline nightly",
         ),
         (
             "running",
             {},
-            f"falling behind: {WAIT} 61 s; the pipeline nightly is running; 0/s come, 0/s are acked",
+            f"falling behind: {WAIT} 61 s; pipeline nightly is running; 0/s published, 0/s acked",
         ),
         (
             "running",
             {"rates": rates(acked=3)},
-            f"draining: {WAIT} 61 s; the pipeline nightly is running; 0/s come, 3.0/s are acked",
+            f"draining: {WAIT} 61 s; pipeline nightly is running; 0/s published, 3.0/s acked",
         ),
-        ("failed", {"lag_seconds": 5}, f"failing: {WAIT} 5 s; the pipeline nightly has failed"),
-        ("lost", {}, f"stalled: {WAIT} 61 s; the pipeline nightly no longer reports"),
-        ("stopped", {}, f"idle: {WAIT} 61 s; the pipeline nightly is stopped"),
-        ("done", {}, f"idle: {WAIT} 61 s; the pipeline nightly is done"),
+        ("failed", {"lag_seconds": 5}, f"failing: {WAIT} 5 s; pipeline nightly has failed"),
+        ("lost", {}, f"stalled: {WAIT} 61 s; pipeline nightly has stopped reporting"),
+        ("stopped", {}, f"idle: {WAIT} 61 s; pipeline nightly is stopped"),
+        ("done", {}, f"idle: {WAIT} 61 s; pipeline nightly is done"),
     ],
 )
 def test_the_group_of_a_pipeline_is_judged_by_age_and_by_its_run(
@@ -369,5 +382,5 @@ def test_the_group_of_a_pipeline_is_judged_by_age_and_by_its_run(
     )  # fmt: skip
 
     assert str(judge_pipeline(info(**group), run, state)) == expected
-    empty = info(lag=0, verdict=Verdict(word="idle", text="nothing waits"))
+    empty = info(lag=0, verdict=Verdict(word="idle", text="no messages are waiting"))
     assert judge_pipeline(empty, run, state) is empty.verdict

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
+from penstock.api.spans import traced
 from penstock.api.work import Work
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
@@ -15,6 +16,7 @@ from penstock.broker.embedded import make_core
 from penstock.broker.operations import LocalOperations
 from penstock.broker.program import ProgramOperations
 from penstock.config.broker import BrokerConfig
+from penstock.groups.shares import ShareGroups, ShareMember
 from penstock.model.info import StorageProblem
 
 T = TypeVar("T")
@@ -28,9 +30,9 @@ class EmbeddedAsyncBroker(AsyncBroker):
         super().__init__(ProgramOperations(self.operations), driver)
         self._core = core
         self._loop_driver = driver
-        self.start = (
-            driver.start
-        )  # By name, without a call between: every request of a front end begins here.
+        # By name, without a call between: every request of a front end begins here.
+        self.start = driver.start
+        self.begin = driver.begin
 
     @classmethod
     async def open(cls, directory: str | None = None, *, config: BrokerConfig | None = None) -> Self:
@@ -39,6 +41,11 @@ class EmbeddedAsyncBroker(AsyncBroker):
         driver = LoopDriver(core)
         await driver.open()
         return cls(core, driver)
+
+    def route(self, operations: LocalOperations) -> None:
+        """Have its clients call these from now on: those of a whole cluster."""
+        self.operations = operations
+        self._operations = traced(ProgramOperations(operations))
 
     def through(self, operations: Any) -> AsyncBroker:
         """The same broker for somebody whose operations these are."""
@@ -52,6 +59,10 @@ class EmbeddedAsyncBroker(AsyncBroker):
         """Look whether the data directory is there, and whether there is room if there was none."""
         self._loop_driver.call(self._core.storage.check)
 
+    def keep_share_member(self, groups: ShareGroups[Any], member: ShareMember) -> None:
+        """Give a member of a share group time until its next heartbeat; then it is removed."""
+        self._loop_driver.call(self._core.coordination.keep_share_member, groups, member)
+
     def on_work(self, function: Callable[[], None] | None) -> None:
         """Have it called when the next operation begins, and only then."""
         self._loop_driver.on_work = function
@@ -59,3 +70,14 @@ class EmbeddedAsyncBroker(AsyncBroker):
     async def run(self, work: Work[T]) -> T:
         """Run an operation to its end, for a door that awaits it."""
         return await self._loop_driver.run(work)
+
+
+async def open_growing(
+    directory: str | None, config: BrokerConfig, on_grown: Callable[[], None]
+) -> EmbeddedAsyncBroker:
+    """For a server: ``on_grown`` is called whenever there are thousands of new objects that stay."""
+    core = make_core(directory, config, None, None, None)
+    core.state.on_grown = on_grown
+    driver = LoopDriver(core)
+    await driver.open()
+    return EmbeddedAsyncBroker(core, driver)

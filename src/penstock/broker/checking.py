@@ -20,6 +20,7 @@ from crc32c import crc32c
 from penstock.broker.access.access import AccessBook
 from penstock.broker.core import Core
 from penstock.broker.kafka.group_configs import GroupConfigBook
+from penstock.broker.steps import exhaust
 from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.clock import Clock, SystemClock
@@ -139,8 +140,8 @@ def repair_directory(files: Files, directory: str, clock: Clock | None = None) -
 def _make_up(files: Files, directory: str, clock: Clock) -> None:
     """Open and close a broker: it notices what is missing, and writes down what follows from it."""
     core = Core(directory=directory, files=files, clock=clock, config=BrokerConfig(), random=Random())
-    core.open()
-    core.close()
+    exhaust(core.open())
+    exhaust(core.close())
 
 
 def _aside(files: Files, path: str) -> str:

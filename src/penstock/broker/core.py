@@ -24,6 +24,7 @@ A ``Core`` does no waiting and starts no thread.  Its operations are steps
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from penstock.broker.access.access import Access
@@ -50,6 +51,7 @@ from penstock.broker.publish.staging import Staging
 from penstock.broker.queue.dead_letters import DeadLetters
 from penstock.broker.queue.queues import Queues
 from penstock.broker.queue.triage import Triage
+from penstock.broker.registry.registry import Registry
 from penstock.broker.state import (
     Chore,
     Group,
@@ -60,8 +62,9 @@ from penstock.broker.state import (
     State,
     Target,
     Topic,
+    Unowned,
 )
-from penstock.broker.steps import Steps
+from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_producer_snapshot
 from penstock.broker.storage.recovery import open_partition
 from penstock.broker.stream.commits import Commits
@@ -70,24 +73,45 @@ from penstock.broker.stream.streams import Streams
 from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.depth import topic_depth
 from penstock.broker.topic.groups import Groups
+from penstock.broker.topic.local_registry import LocalRegistry
 from penstock.broker.topic.missing import MissingTopics
-from penstock.broker.topic.topics import Topics, partition_logs
+from penstock.broker.topic.topics import Topics, abandon_partitions, partition_logs
+from penstock.broker.turns import Turn
 from penstock.clock import Clock
 from penstock.config.broker import BrokerConfig
-from penstock.errors import CorruptionError, PenstockError, TopicDamaged
+from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
+from penstock.groups.shares import ShareGroups
+from penstock.log.commit import CommitRound
 from penstock.log.files import Files
 from penstock.model.info import BrokerInfo, PartitionInfo, TopicInfo
 
 logger = logging.getLogger("penstock")
 
 RETRY_MS = 1000  # Something due that failed is tried again after this.
+SLICE = 10  # Partitions that are opened or closed before other work has a turn: some milliseconds.
 
 
 class Core:
     def __init__(
-        self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
+        self,
+        *,
+        directory: str,
+        files: Files,
+        clock: Clock,
+        config: BrokerConfig,
+        random: Random,
+        commit_round: CommitRound | None = None,
+        registry: Registry | None = None,
     ) -> None:
-        self.state = State(directory=directory, files=files, clock=clock, config=config, random=random)
+        """``commit_round``: what makes logs durable; syncs, unless given.  ``registry``: else local files."""
+        self.state = State(
+            directory=directory,
+            files=files,
+            clock=clock,
+            config=config,
+            random=random,
+            commit_round=commit_round,
+        )
         self.catalogue = Catalogue(self.state)
         self.storage = Storage(self.state)
         self.access = Access(self.state)
@@ -95,8 +119,10 @@ class Core:
         self.topics = Topics(self.state, self.catalogue)
         self.missing = MissingTopics(self.state, self.topics.create)
         self.groups = Groups(self.state, self.missing)
+        local = LocalRegistry(self.state, self.catalogue, self.topics, self.groups)
+        self.state.registry = local if registry is None else registry
         self.publishing = Publishing(self.state, self.missing)
-        self.dead_letters = DeadLetters(self.state, self.catalogue, self.topics, self.publishing, self.groups)
+        self.dead_letters = DeadLetters(self.state, self.topics, self.publishing, self.groups)
         self.queues = Queues(self.state, self.dead_letters)
         self.streams = Streams(self.state)
         self.schedules = Schedules(self.state, self.missing, self.publishing)
@@ -106,13 +132,11 @@ class Core:
         self.fetching = Fetching(self.state, self.catalogue)
         self.commits = Commits(self.state, self.groups)
         self.matching = Matching(self.state)
-        self.coordination = Coordination(self.state, self.catalogue, self.commits, self.matching)
+        self.coordination = Coordination(self.state, self.commits, self.matching)
         self.group_configs = GroupConfigs(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups, self.publishing)
-        self.staging = Staging(self.state, self.catalogue, self.topics, self.publishing)
-        self.transactions = Transactions(
-            self.state, self.catalogue, self.publishing, self.commits, self.coordination
-        )
+        self.staging = Staging(self.state, self.topics, self.publishing)
+        self.transactions = Transactions(self.state, self.publishing, self.commits, self.coordination)
         self.expiry = Expiry(self.state, self.groups, self.commits)
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
@@ -123,12 +147,20 @@ class Core:
 
     # Life.
 
-    def open(self) -> None:
-        """Lock the directory and recover everything in it; jobs may be queued."""
+    def open(self) -> Steps[None]:
+        """Lock the directory and recover everything in it; jobs may be queued.
+
+        The steps only give way: an event loop has other work, a thread just exhausts them.
+        """
         try:
-            for topic in self.catalogue.open():
+            topics = self.catalogue.open()
+            while self.catalogue.trash:
+                if self.catalogue.remove_some(self.catalogue.trash[-1], SLICE):
+                    self.catalogue.trash.pop()
+                yield GiveWay()
+            for topic in topics:
                 try:
-                    self._open_topic(topic)
+                    yield from self._open_topic(topic)
                 except CorruptionError as error:
                     self._give_up(topic, error)
             self.transactions.open()
@@ -143,11 +175,23 @@ class Core:
             self.state.upkeep, self.state.clock.steady_ms() + self.state.config.maintenance_ms
         )
 
-    def _open_topic(self, topic: Topic) -> None:
+    def _open_topic(self, topic: Topic) -> Steps[None]:
         self.state.topics[topic.name] = topic
-        for number in range(topic.settings.partitions):
-            topic.partitions.append(open_partition(self.state, topic, number))
-        self._revive(topic)
+        partitions: list[Partition | Unowned] = []
+        try:
+            for number in range(topic.settings.partitions):
+                owner = self.state.registry.owner(topic.name, number)
+                opened = (
+                    open_partition(self.state, topic, number) if owner is None else Unowned(number, *owner)
+                )
+                partitions.append(opened)
+                if number % SLICE == SLICE - 1:
+                    self.state.grow(SLICE)
+                    yield GiveWay()
+        finally:
+            topic.partitions.extend(partitions)
+        yield from self._revive(topic)
+        yield GiveWay()
 
     def _give_up(self, topic: Topic, error: CorruptionError) -> None:
         """A topic cannot be opened: go on without it."""
@@ -173,18 +217,28 @@ class Core:
             known += self.state.ledger.by_producer
         return max(known, default=-1)
 
-    def _revive(self, topic: Topic) -> None:
+    def _revive(self, topic: Topic) -> Steps[None]:
         """Groups, dedup ids, alarms and unfinished jobs of a topic that was just opened."""
         for partition in topic.partitions:
-            for cursor in partition.groups.values():
-                if cursor.group not in topic.groups:
-                    topic.groups[cursor.group] = Group(topic, cursor.group, cursor.settings)
+            self._find_groups(partition)
         for partition in topic.partitions:
-            for group in topic.groups.values():
-                if group.name not in partition.groups:  # The crash came in the middle of making it.
-                    self.groups.write_on(partition, group, self.state.clock.steady_ms())
+            self._complete_groups(partition)
             self._revive_partition(partition)
-        self.staging.revive(topic)
+            if partition.number % SLICE == SLICE - 1:
+                yield GiveWay()
+        if topic.partitions.get(0) is not None:  # Which has the intents, too.
+            self.staging.revive(topic)
+
+    def _find_groups(self, partition: Partition) -> None:
+        topic = partition.topic
+        for cursor in partition.groups.values():
+            if cursor.group not in topic.groups:
+                topic.groups[cursor.group] = Group(topic, cursor.group, cursor.settings)
+
+    def _complete_groups(self, partition: Partition) -> None:
+        for group in partition.topic.groups.values():
+            if group.name not in partition.groups:  # The crash came in the middle of making it.
+                self.groups.write_on(partition, group, self.state.clock.steady_ms())
 
     def _revive_partition(self, partition: Partition) -> None:
         load_dedup_ids(self.state, partition)
@@ -197,8 +251,11 @@ class Core:
                 self.dead_letters.bury_soon(cursor)
             self.state.alarms.set(cursor, cursor.engine.next_due_ms(self.state.clock.steady_ms()))
 
-    def close(self) -> None:
-        """Release leases, write everything down, let go of the directory.  No calls come any more."""
+    def close(self) -> Steps[None]:
+        """Release leases, write everything down, let go of the directory.  No calls come any more.
+
+        The steps only give way, as those of ``open``; they must be taken to the end.
+        """
         try:
             for topic in self.state.topics.values():
                 for group in topic.groups.values():
@@ -206,6 +263,9 @@ class Core:
                         self.close_consumer(consumer)
                 for partition in topic.partitions:
                     self._close_partition(partition)
+                    if partition.number % SLICE == SLICE - 1:
+                        yield GiveWay()
+                yield GiveWay()
             self._close_ledger()
         finally:
             self.state.closed = True
@@ -215,7 +275,8 @@ class Core:
 
     def _close_partition(self, partition: Partition) -> None:
         """Write down and close what can be; a disk that fails must not keep the rest open."""
-        schedule, journal, intents = partition.schedule, partition.journal, partition.topic.intents
+        schedule, journal = partition.schedule, partition.journal
+        intents = partition.topic.intents if partition.number == 0 else None
         closing: list[Callable[[], object]] = [
             lambda: self.maintenance.close_journal(partition),
             lambda: save_producer_snapshot(partition),
@@ -231,6 +292,102 @@ class Core:
                 logger.warning("closing %s: %s", partition.directory, error)
         for log in partition_logs(partition):
             log.abandon()
+
+    # Partitions that come and go.
+
+    def open_partition(self, name: str, number: int, epoch: int) -> Steps[None]:
+        """Serve a partition whose files are here from now on, as its owner since ``epoch``."""
+        topic = self.state.topic(name)
+        with Turn(self.state, [topic.changes]) as turn:
+            yield from turn.wait()
+            self.state.check_alive(topic)
+            if topic.partitions.get(number) is not None or not 0 <= number < len(topic.partitions):
+                why = "it is open, or there is none"
+                raise InvalidValue(name="partition", value=number, why=why)
+            opening = partial(open_partition, self.state, topic, number, epoch)
+            partition = yield from self.topics.aside(opening, topic.files)
+            try:
+                self.state.check_alive(topic)
+                self._find_groups(partition)
+                for each in (*topic.partitions.owned, partition):  # It may have brought a group.
+                    self._complete_groups(each)
+            except BaseException:
+                abandon_partitions([partition])
+                raise
+            topic.partitions.put(partition)
+            topic.resized()
+            self._revive_partition(partition)
+            if number == 0:
+                self.staging.revive(topic)
+            if partition.log.transactions.open:
+                self.state.jobs.append(self.transactions.look())
+        topic.wake()
+
+    def close_partition(self, name: str, number: int, owner: int = -1, epoch: int = 0) -> Steps[None]:
+        """Stop serving a partition, which ``owner`` will have, or has; returns when all of it is durable.
+
+        New requests are refused from now on.  Those that have written are answered as ever.  Leases are
+        neither settled nor given back here: the next owner gives them back when it opens the partition.
+        """
+        topic = self.state.topic(name)
+        with Turn(self.state, [topic.changes]) as turn:
+            yield from turn.wait()
+            self.state.check_alive(topic)
+            partition = topic.partition(number)
+            topic.partitions.put(Unowned(number, owner, epoch))
+            partition.closed = True
+            self._free_consumers(partition)
+            topic.resized()
+            topic.wake()
+            try:
+                yield from self._drain(partition)
+            finally:
+                self._let_go(partition)
+
+    def set_owner(self, name: str, number: int, owner: int, epoch: int) -> None:
+        """Say which node owns a partition that is not served here, for those who are refused."""
+        topic = self.state.topic(name)
+        if topic.partitions.get(number) is None:
+            topic.partitions.put(Unowned(number, owner, epoch))
+
+    def _free_consumers(self, partition: Partition) -> None:
+        """What consumers hold of a partition that goes does not count against them any more."""
+        topic = partition.topic
+        for cursor in partition.groups.values():
+            consumers = topic.groups[cursor.group].consumers
+            for lease in cursor.engine.leases.values():
+                if lease.consumer in consumers:
+                    held = sum(end - start for start, end in lease.unsettled())
+                    consumers[lease.consumer].in_flight -= held
+        if not topic.partitions.owned:
+            for group in topic.groups.values():
+                for consumer in group.consumers.values():
+                    consumer.closed = True
+                    consumer.refusal = topic.partitions.refusal(partition.number)
+            topic.groups.clear()  # Those of the next partition that comes are in its journal.
+
+    def _drain(self, partition: Partition) -> Steps[None]:
+        """Until everything that was written is durable, also by those who were under way."""
+        while True:
+            if partition.journal is not None:
+                partition.journal.flush()
+            behind = [log for log in partition_logs(partition) if log.durable < log.written]
+            if not behind:
+                return
+            for log in behind:
+                yield Durable(log)
+
+    def _let_go(self, partition: Partition) -> None:
+        topic = partition.topic
+        refusal = topic.partitions.refusal(partition.number)
+        self._close_partition(partition)
+        for log in partition_logs(partition):
+            log.reject(refusal)
+        partition.groups.clear()
+        topic.dedup.forget_partition(partition.number)
+        if partition.number == 0:
+            topic.intents, topic.intents_error = None, None
+        self.state.problems.forget_partition(topic.name, partition.number)
 
     def _close_ledger(self) -> None:
         if self.state.ledger is not None:
@@ -266,7 +423,7 @@ class Core:
         match target:
             case GroupCursor() if target.partition.groups.get(target.group) is target:
                 self.queues.look(target)
-            case Partition() if not target.topic.deleted:
+            case Partition() if not target.topic.deleted and not target.closed:
                 if target.outbox:  # By a job, so that neither keeps the other from its turn.
                     self.state.jobs.append(self.publishing.drain_outbox(target))
                 yield from self.schedules.fire(target)
@@ -274,6 +431,8 @@ class Core:
                 self.streams.look(target)
             case MemberGroup():
                 self.coordination.look(target)
+            case ShareGroups():
+                self.coordination.look_at_shares(target)
             case Intents():
                 self.state.jobs.append(self.staging.resume(target.topic))
             case Transactions():
@@ -286,14 +445,14 @@ class Core:
     def _do(self, chore: Chore) -> Steps[None]:
         """A recurring piece of work of the broker itself."""
         if chore is self.state.flush:
-            self.maintenance.flush()
+            yield from self.maintenance.flush()
         elif chore is self.state.storage:
             self.storage.check()
         elif chore is self.state.sweep:
             yield from self.topics.sweep()
         elif chore is self.state.upkeep:
             self.storage.check()
-            self.state.forget_gone()
+            yield from self.state.forget_gone()
             self.transactions.forget_idle()
             yield from self.expiry.look()
             yield from self.topics.sweep()

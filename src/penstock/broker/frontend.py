@@ -15,7 +15,7 @@ from penstock.broker.access.access import (
 )
 from penstock.broker.access.audit import DONE, Audit
 from penstock.broker.access.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.aio import EmbeddedAsyncBroker, open_growing
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.loop import Running, Then, ignore_result
 from penstock.broker.health.loop_lag import Lag
@@ -58,4 +58,5 @@ __all__ = [
     "duration",
     "ignore_result",
     "judge_pipeline",
+    "open_growing",
 ]

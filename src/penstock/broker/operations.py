@@ -6,8 +6,9 @@
 
 Every public method has an entry in ``operations/spec.py``; the operations that
 front ends call (``frontends/security/guarded.py``) are generated from that entry
-and from the signature here.  An operation that waits is a generator of steps; one
-that does not (``waits=False`` in its entry) is made one, to run under the lock.
+and from the signature here.  An operation that waits, here or for another node of a
+cluster, is a generator of steps; one that does not (``waits=False`` in its entry) is
+made one, to run under the lock.
 """
 
 from collections.abc import Callable
@@ -41,6 +42,7 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.owners import OneNode, Owners
 from penstock.model.trace import Trace
 from penstock.types import Duration, Instant
 
@@ -87,15 +89,12 @@ class LocalOperations(ProtocolOperations):
         self.access = core.access  # These are no operations, but for the front ends of a server.
         self.audit = core.audit
         self.lag = core.state.lag
+        self.owners: Owners = OneNode()
         # By name, without a call between: these are the busiest.
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch
         self.append = core.publishing.append
         self.fetch = core.fetching.fetch
-
-    def on_grown(self, function: Callable[[], None]) -> None:
-        """Have it called whenever there are thousands of new objects that are to stay."""
-        self._core.state.on_grown = function
 
     # Topics.
 
@@ -103,15 +102,15 @@ class LocalOperations(ProtocolOperations):
         return self._core.topics.create(name, options)
 
     def is_creatable(self, name: str) -> bool:
-        """Whether using this topic would create it; no operation, but for the doors of a server."""
+        """Whether using this topic would create it; for front ends, not an operation."""
         return self._core.missing.is_creatable(name)
 
     def auto_create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        """Make a topic that somebody uses and that is missing, unless topics are made on purpose only."""
+        """Create a missing topic on first use, unless automatic creation is off."""
         yield from self._core.missing.create(name, options=options)
 
     def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        return self._core.topics.alter(name, options, self._core.groups)
+        return self._core.topics.alter(name, options)
 
     def delete_topic(self, name: str) -> Steps[None]:
         return self._core.topics.delete(name)
@@ -127,7 +126,8 @@ class LocalOperations(ProtocolOperations):
             return False
         return True
 
-    def describe_topic(self, name: str) -> TopicInfo:
+    def describe_topic(self, name: str) -> Steps[TopicInfo]:
+        yield from ()
         return self._core.describe_topic(name)
 
     def producer(self, compression: Compression) -> ProducerOperations:
@@ -143,8 +143,9 @@ class LocalOperations(ProtocolOperations):
         """What tasks have staged, all of it and once."""
         return self._core.staging.publish(topic, application, version, staged)
 
-    def published_version(self, topic: str, application: str) -> int | None:
+    def published_version(self, topic: str, application: str) -> Steps[int | None]:
         """The last version of an application."""
+        yield from ()
         return self._core.staging.version(topic, application)
 
     # Record batches, for front ends.
@@ -156,7 +157,7 @@ class LocalOperations(ProtocolOperations):
 
     def new_producer_id(self) -> int:
         """An id that no other producer of this data directory has."""
-        return self._core.catalogue.new_producer_id()
+        return self._core.state.registry.new_producer_id()
 
     def append_batches(
         self, topic: str, version: int, batches: list[tuple[int, bytes]], wait: bool
@@ -192,8 +193,9 @@ class LocalOperations(ProtocolOperations):
     def delete_group(self, topic: str, group: str) -> Steps[None]:
         return self._core.groups.delete(topic, group)
 
-    def describe_group(self, topic: str, group: str) -> GroupInfo:
+    def describe_group(self, topic: str, group: str) -> Steps[GroupInfo]:
         """How far a group is."""
+        yield from ()
         return self._core.progress.describe(topic, group)
 
     def delivery_states(
@@ -209,8 +211,9 @@ class LocalOperations(ProtocolOperations):
         """Say how far a reader from outside has come."""
         return self._core.commits.commit_offsets(topic, group, offsets)
 
-    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+    def begin_restore(self, topic: str, partition: int, start: int) -> Steps[Restore]:
         """Be ready for deleted messages."""
+        yield from ()
         return self._core.restoring.begin(topic, partition, start)
 
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
@@ -236,15 +239,18 @@ class LocalOperations(ProtocolOperations):
         from_time: Instant | None,
         to_time: Instant | None,
         limit: int,
-    ) -> list[StoredMessage]:
+    ) -> Steps[list[StoredMessage]]:
         """Stored messages from a place on."""
+        yield from ()
         return self._core.browsing.read(topic, partition, offset, from_time, to_time, limit)
 
-    def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
+    def peek(self, topic: str, count: int, partition: int | None) -> Steps[list[StoredMessage]]:
+        yield from ()
         return self._core.browsing.peek(topic, partition, count)
 
-    def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:
+    def trace(self, topic: str, partition: int | None, offset: int | None) -> Steps[Trace]:
         """Everything that happened to a message."""
+        yield from ()
         return self._core.tracing.trace(topic, partition, offset)
 
     # The schedule.
@@ -253,12 +259,14 @@ class LocalOperations(ProtocolOperations):
         """Publish a message again and again."""
         return self._core.schedules.add_recurring(topic, message, cron, timezone)
 
-    def scheduled(self, topic: str, limit: int) -> list[ScheduledMessage]:
+    def scheduled(self, topic: str, limit: int) -> Steps[list[ScheduledMessage]]:
         """Messages that wait for their time."""
+        yield from ()
         return list(self._core.schedules.list(topic, limit))
 
-    def scheduled_count(self, topic: str) -> int:
+    def scheduled_count(self, topic: str) -> Steps[int]:
         """How many messages wait for their time."""
+        yield from ()
         return self._core.schedules.count(topic)
 
     def cancel(self, schedule_id: str) -> Steps[Cancelled]:
@@ -271,12 +279,14 @@ class LocalOperations(ProtocolOperations):
 
     # Dead letters.
 
-    def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
+    def dead_letters(self, topic: str, limit: int) -> Steps[list[DeadLetter]]:
         """The dead letters that were not redriven yet."""
+        yield from ()
         return list(self._core.dead_letters.list(topic, limit))
 
-    def dead_letter(self, topic: str, identity: str) -> DeadLetter:
+    def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
         """One of them, also if it was redriven."""
+        yield from ()
         return self._core.dead_letters.find(topic, parse_id(identity))
 
     def dead_letter_errors(self, topic: str | None) -> Steps[list[DeadLetterErrors]]:
@@ -305,32 +315,32 @@ class LocalOperations(ProtocolOperations):
         """The API keys there are."""
         return self._core.access.keys()
 
-    def revoke_key(self, key_id: str) -> None:
-        self._core.access.revoke_key(key_id)
+    def revoke_key(self, key_id: str) -> Steps[None]:
+        return self._core.access.revoke_key(key_id)
 
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
         """Make a user, or change one."""
         return self._core.access.set_user(name, password, grants, quota)
 
-    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
+    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> Steps[None]:
         """Change what a user may do."""
-        self._core.access.alter_user(name, grants, quota)
+        return self._core.access.alter_user(name, grants, quota)
 
     def acls(self) -> list[Acl]:
         return self._core.access.acls()
 
-    def create_acls(self, acls: list[Acl]) -> None:
-        self._core.access.create_acls(acls)
+    def create_acls(self, acls: list[Acl]) -> Steps[None]:
+        return self._core.access.create_acls(acls)
 
-    def delete_acls(self, acls: list[Acl]) -> None:
-        self._core.access.delete_acls(acls)
+    def delete_acls(self, acls: list[Acl]) -> Steps[None]:
+        return self._core.access.delete_acls(acls)
 
-    def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:
+    def set_scram(self, name: str, mechanism: str, scram: Scram) -> Steps[None]:
         """Give a user a password that was salted elsewhere."""
-        self._core.access.set_scram(name, mechanism, scram)
+        return self._core.access.set_scram(name, mechanism, scram)
 
-    def drop_scram(self, name: str, mechanism: str) -> None:
-        self._core.access.drop_scram(name, mechanism)
+    def drop_scram(self, name: str, mechanism: str) -> Steps[None]:
+        return self._core.access.drop_scram(name, mechanism)
 
     def scrams(self) -> dict[str, dict[str, int]]:
         return self._core.access.scrams()
@@ -338,27 +348,30 @@ class LocalOperations(ProtocolOperations):
     def users(self) -> list[UserInfo]:
         return self._core.access.users()
 
-    def delete_user(self, name: str) -> None:
-        self._core.access.delete_user(name)
+    def delete_user(self, name: str) -> Steps[None]:
+        return self._core.access.delete_user(name)
 
     # The broker itself.
 
-    def stats(self) -> BrokerInfo:
+    def stats(self) -> Steps[BrokerInfo]:
         """The broker at a glance."""
+        yield from ()
         return self._core.stats(self.connections())
 
     def metrics(self) -> Steps[list[Family]]:
-        """All that is measured; for the doors of this process, not for a connection."""
+        """All metrics; for front ends in this process, not for connections."""
         return self._core.measuring.collect(self.connections(), self.tasks())
 
     def overview(self) -> Steps[Overview]:
-        """Every topic and group in a line; for the doors of this process, not for a connection."""
+        """A line per topic and group; for front ends in this process, not for connections."""
         return self._core.overviews.overview()
 
-    def lanes(self, topic: str) -> dict[str, int]:
-        """Stored messages by lane; for the doors of this process, not for a connection."""
+    def lanes(self, topic: str) -> Steps[dict[str, int]]:
+        """Stored messages by lane; for front ends in this process, not for connections."""
+        yield from ()
         return self._core.facts.lanes(topic)
 
-    def waiting(self) -> dict[tuple[str, int], int]:
-        """Messages that wait in each partition; for the doors of this process, not for a connection."""
+    def waiting(self) -> Steps[dict[tuple[str, int], int]]:
+        """Waiting messages by partition; for front ends in this process, not for connections."""
+        yield from ()
         return self._core.facts.waiting()

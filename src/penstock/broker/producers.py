@@ -22,7 +22,7 @@ class ProducerSteps:
             raise InvalidValue(name="compression", value=compression, why=f"use one of {', '.join(CODECS)}")
         self._core = core
         self._codec = CODECS[compression]
-        self.producer_id = core.catalogue.new_producer_id()
+        self.producer_id = core.state.registry.new_producer_id()
         self.epoch = 0
         self._sequences: dict[tuple[str, int], int] = {}  # Next number, for each topic and partition.
 

@@ -7,10 +7,6 @@ from penstock.api.operations import ProducerOperations
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression
 from penstock.model.access import KeyInfo, UserInfo
-from penstock.model.info import BrokerInfo, DeadLetter, GroupInfo, Restore, ScheduledMessage, TopicInfo
-from penstock.model.message import StoredMessage
-from penstock.model.trace import Trace
-from penstock.types import Instant
 
 
 class ProgramOperations:
@@ -21,28 +17,41 @@ class ProgramOperations:
         self.create_topic = operations.create_topic
         self.alter_topic = operations.alter_topic
         self.delete_topic = operations.delete_topic
+        self.describe_topic = operations.describe_topic
         self.publish_batch = operations.publish_batch
         self.append = operations.append
         self.stage = operations.stage
         self.publish_staged = operations.publish_staged
+        self.published_version = operations.published_version
         self.publish = operations.publish
         self.create_group = operations.create_group
         self.delete_group = operations.delete_group
+        self.describe_group = operations.describe_group
         self.delivery_states = operations.delivery_states
         self.seek = operations.seek
         self.commit_offsets = operations.commit_offsets
+        self.begin_restore = operations.begin_restore
         self.restore = operations.restore
         self.finish_restore = operations.finish_restore
         self.consumer = operations.consumer
         self.fetch = operations.fetch
         self.offsets = operations.offsets
+        self.read = operations.read
+        self.peek = operations.peek
+        self.trace = operations.trace
         self.schedule = operations.schedule
+        self.scheduled = operations.scheduled
+        self.scheduled_count = operations.scheduled_count
         self.cancel = operations.cancel
         self.reschedule = operations.reschedule
+        self.dead_letters = operations.dead_letters
         self.dead_letter_errors = operations.dead_letter_errors
         self.redrive = operations.redrive
         self.create_key = operations.create_key
+        self.revoke_key = operations.revoke_key
         self.set_user = operations.set_user
+        self.delete_user = operations.delete_user
+        self.stats = operations.stats
 
     def topics(self) -> Steps[list[str]]:
         yield from ()
@@ -54,69 +63,9 @@ class ProgramOperations:
         result: bool = self._operations.topic_exists(topic)
         return result
 
-    def describe_topic(self, name: str) -> Steps[TopicInfo]:
-        yield from ()
-        result: TopicInfo = self._operations.describe_topic(name)
-        return result
-
-    def published_version(self, topic: str, application: str) -> Steps[int | None]:
-        yield from ()
-        result: int | None = self._operations.published_version(topic, application)
-        return result
-
     def producer(self, compression: Compression) -> Steps[ProducerOperations]:
         yield from ()
         result: ProducerOperations = self._operations.producer(compression)
-        return result
-
-    def describe_group(self, topic: str, group: str) -> Steps[GroupInfo]:
-        yield from ()
-        result: GroupInfo = self._operations.describe_group(topic, group)
-        return result
-
-    def begin_restore(self, topic: str, partition: int, start: int) -> Steps[Restore]:
-        yield from ()
-        result: Restore = self._operations.begin_restore(topic, partition, start)
-        return result
-
-    def read(
-        self,
-        topic: str,
-        partition: int | None,
-        offset: int | None,
-        from_time: Instant | None,
-        to_time: Instant | None,
-        limit: int,
-    ) -> Steps[list[StoredMessage]]:
-        yield from ()
-        result: list[StoredMessage] = self._operations.read(
-            topic, partition, offset, from_time, to_time, limit
-        )
-        return result
-
-    def peek(self, topic: str, count: int, partition: int | None) -> Steps[list[StoredMessage]]:
-        yield from ()
-        result: list[StoredMessage] = self._operations.peek(topic, count, partition)
-        return result
-
-    def trace(self, topic: str, partition: int | None, offset: int | None) -> Steps[Trace]:
-        yield from ()
-        result: Trace = self._operations.trace(topic, partition, offset)
-        return result
-
-    def scheduled(self, topic: str, limit: int) -> Steps[list[ScheduledMessage]]:
-        yield from ()
-        result: list[ScheduledMessage] = self._operations.scheduled(topic, limit)
-        return result
-
-    def scheduled_count(self, topic: str) -> Steps[int]:
-        yield from ()
-        result: int = self._operations.scheduled_count(topic)
-        return result
-
-    def dead_letters(self, topic: str, limit: int) -> Steps[list[DeadLetter]]:
-        yield from ()
-        result: list[DeadLetter] = self._operations.dead_letters(topic, limit)
         return result
 
     def keys(self) -> Steps[list[KeyInfo]]:
@@ -124,20 +73,7 @@ class ProgramOperations:
         result: list[KeyInfo] = self._operations.keys()
         return result
 
-    def revoke_key(self, key_id: str) -> Steps[None]:
-        yield from ()
-        self._operations.revoke_key(key_id)
-
     def users(self) -> Steps[list[UserInfo]]:
         yield from ()
         result: list[UserInfo] = self._operations.users()
-        return result
-
-    def delete_user(self, name: str) -> Steps[None]:
-        yield from ()
-        self._operations.delete_user(name)
-
-    def stats(self) -> Steps[BrokerInfo]:
-        yield from ()
-        result: BrokerInfo = self._operations.stats()
         return result

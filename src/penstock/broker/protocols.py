@@ -41,7 +41,7 @@ class ProtocolOperations:
 
     def cluster_id(self) -> str:
         """By which Kafka's clients know this broker's directory."""
-        return self._core.catalogue.cluster_id
+        return self._core.state.registry.cluster_id
 
     def topic_names(self) -> Mapping[bytes, str]:
         """The names of all topics by id, as they are at any time; for the doors of this process."""
@@ -55,6 +55,10 @@ class ProtocolOperations:
     ) -> RawFetched:
         """Record batches as they lie in the log."""
         return self._core.fetching.fetch_raw(topic, partition, offset, max_bytes, committed)
+
+    def append_output(self, topic: str, partition: int, batch: bytes) -> Steps[None]:
+        """Take a batch from the outbox of a partition that another node owns."""
+        return self._core.publishing.append_output(topic, partition, batch)
 
     def arrival(self, topic: str, until_ms: int) -> Steps[None]:
         """Wait until something happens on a topic."""
@@ -78,6 +82,17 @@ class ProtocolOperations:
         options: GroupOptions,
     ) -> Steps[BatchConsumer]:
         """A consumer that is lent record batches."""
+        return self.own_consumer(topic, group, consumer_id, max_in_flight, options)
+
+    def own_consumer(
+        self,
+        topic: str,
+        group: str,
+        consumer_id: str | None,
+        max_in_flight: int | None,
+        options: GroupOptions,
+    ) -> Steps[BatchConsumer]:
+        """The same for the partitions of this node only, also in a cluster."""
         made = yield from self._core.groups.consumer(
             topic, group, consumer_id, max_in_flight, no_messages, options
         )
@@ -188,6 +203,10 @@ class ProtocolOperations:
         """Say where a group has come, as one of its members."""
         return self._core.coordination.commit(topic, group, commits, by)
 
+    def store_offsets(self, topic: str, group: str, commits: dict[int, Commit]) -> Steps[None]:
+        """The same on partitions of this node, for the group's coordinator, which has checked the member."""
+        return self._core.commits.commit(topic, group, commits)
+
     def consumer_group_heartbeat(self, group: str, request: MemberHeartbeat) -> Steps[HeartbeatResult]:
         """Join, stay in or leave a group in which the broker assigns."""
         return self._core.coordination.consumer_heartbeat(group, request)
@@ -200,20 +219,23 @@ class ProtocolOperations:
         """Whether somebody is in such a group, and may use its offsets."""
         return self._core.coordination.check_reader(group, member, epoch)
 
-    def committed_offsets(self, topic: str, group: str) -> dict[int, Commit]:
+    def committed_offsets(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
         """Where a group has come."""
+        yield from ()
         return self._core.commits.read(topic, group)
 
     def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> list[int]:
         """Of these, the offsets that an open transaction may still commit."""
         return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
 
-    def topics_with_offsets(self, group: str) -> list[str]:
+    def topics_with_offsets(self, group: str) -> Steps[list[str]]:
         """The topics on which a group may have come somewhere."""
+        yield from ()
         return self._core.coordination.topics(group)
 
-    def queued_topics(self, group: str) -> list[str]:
+    def queued_topics(self, group: str) -> Steps[list[str]]:
         """The topics on which a group is a queue group."""
+        yield from ()
         return self._core.coordination.topics(group, "queue")
 
     def check_share_group(self, group: str) -> Code:

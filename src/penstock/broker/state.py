@@ -12,7 +12,7 @@ share one ``State``.  Everything is accessed under one lock, which the driver ho
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -22,7 +22,8 @@ from penstock.broker.health.rates import Counts, Meter
 from penstock.broker.journal.intents import Intents
 from penstock.broker.journal.journal import Journal
 from penstock.broker.journal.ledger import Ledger
-from penstock.broker.steps import Steps, Waiter
+from penstock.broker.registry.registry import Registry
+from penstock.broker.steps import GiveWay, Steps, Waiter
 from penstock.broker.turns import Turn
 from penstock.clock import Clock
 from penstock.config.backoff import Backoff
@@ -34,6 +35,7 @@ from penstock.delivery.ordering import KeyGate
 from penstock.errors import (
     Closed,
     GroupNotFound,
+    NotOwner,
     PartitionNotFound,
     PenstockError,
     TopicDamaged,
@@ -44,7 +46,7 @@ from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
-from penstock.log.commit import GroupCommit
+from penstock.log.commit import CommitRound, GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
 from penstock.log.maintenance.restoring import Restoration
@@ -57,7 +59,8 @@ from penstock.wire.validation import Limits
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
-GROWN_MAX: Final = 1000  # New partitions until somebody is told: about 30,000 objects.
+FORGOTTEN_SLICE: Final = 100  # Partitions that are freed before others have a turn.
+GROWN_MAX: Final = 300  # New partitions until somebody is told: about 10,000 objects.
 BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time, unless somebody says less.
 
 # From a message that somebody waits for to one that lay over the weekend.  Each bound is at most three
@@ -143,7 +146,91 @@ class Partition:
         self.outbox_targets: set[tuple[str, int]] = set()  # Where it went since the last snapshot.
         self.outbox_sequences: dict[tuple[str, int], int] = {}
         self.producer_id = -1  # Stamped on what the outbox publishes; a new one after each open.
+        self.epoch = 0  # By which the cluster has given it to this node; 0: there is no cluster.
+        self.closed = False  # It is not of this node any more: who holds it begins nothing with it.
+        self.deliver_from_ms = 0  # In a cluster: until then the previous owner may deliver (rule 25).
         self.alarm_ms = -1
+
+
+class DeliveryLease(Protocol):
+    """Until when this node may deliver messages and answer reads."""
+
+    lease_ms: int  # By the steady clock.
+
+
+class Unlimited:
+    """A broker that is not in a cluster may always."""
+
+    lease_ms = 1 << 62
+
+
+class Unowned:
+    """In place of a partition that another node owns."""
+
+    __slots__ = ("epoch", "number", "owner")
+
+    def __init__(self, number: int, owner: int = -1, epoch: int = 0) -> None:
+        self.number = number
+        self.owner = owner  # The number of a node; -1: not known.
+        self.epoch = epoch
+
+
+class Partitions:
+    """The partitions of a topic by number.
+
+    ``len`` counts all of them, also those of other nodes.  Iterating yields those that are here, in order,
+    and an index raises ``NotOwner`` for the others.
+    """
+
+    __slots__ = ("_slots", "_topic", "owned")
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._slots: list[Partition | Unowned] = []
+        self.owned: list[Partition] = []  # Never changed in place, so that an iteration may wait.
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self.owned)
+
+    def __getitem__(self, number: int) -> Partition:
+        slot = self._slots[number]
+        if isinstance(slot, Partition):
+            return slot
+        raise self.refusal(number)
+
+    def refusal(self, number: int) -> NotOwner:
+        """The error for a partition that is not here."""
+        slot = self._slots[number]
+        assert isinstance(slot, Unowned), "it is not here"
+        return NotOwner(topic=self._topic, partition=number, owner=slot.owner, epoch=slot.epoch)
+
+    def get(self, number: int) -> Partition | None:
+        """The partition, if it is here."""
+        slot = self._slots[number] if 0 <= number < len(self._slots) else None
+        return slot if isinstance(slot, Partition) else None
+
+    def absent(self) -> frozenset[int]:
+        """The numbers of those that are not here."""
+        return frozenset(slot.number for slot in self._slots if isinstance(slot, Unowned))
+
+    def extend(self, slots: Iterable[Partition | Unowned]) -> None:
+        """More partitions, with the next numbers."""
+        self._slots += slots
+        self._list()
+
+    def put(self, slot: Partition | Unowned) -> None:
+        """A partition has come, or gone, or has another owner elsewhere."""
+        self._slots[slot.number] = slot
+        self._list()
+
+    def clear(self) -> None:
+        self._slots, self.owned = [], []
+
+    def _list(self) -> None:
+        self.owned = [slot for slot in self._slots if isinstance(slot, Partition)]
 
 
 class GroupConsumer:
@@ -165,6 +252,7 @@ class GroupConsumer:
         self.joined_ms = 0
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
+        self.refusal: PenstockError | None = None  # Why it is closed, if not by its own wish.
         self.takes_batches = False  # It is handed record batches, not messages: a front end's.
         self.takes_records = False  # Queue groups: then these as they are, and no bytes of them.
         self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
@@ -176,6 +264,10 @@ class GroupConsumer:
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
         # Stream groups: called with the partitions when they have changed, before anything is read of them.
         self.on_assignment: Callable[[list[int]], None] | None = None
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise self.refusal or Closed(what="consumer")
 
 
 class Group:
@@ -191,6 +283,7 @@ class Group:
         ] = {}  # Those that wait for messages and have room; longest first.
         self.reader_ms = -1  # Steady time of the last commit from outside, which is a reader's sign of life.
         self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
+        self.coordinator.leave_out(topic.partitions.absent())
         self.delivered = 0
         self.acked = 0
         self.nacked = 0
@@ -232,7 +325,7 @@ class Topic:
         self.files = files  # Where its partitions are kept: on the disk, or in memory.
         self.settings = settings
         self.directory = directory
-        self.partitions: list[Partition] = []
+        self.partitions = Partitions(name)
         self.groups: dict[str, Group] = {}
         self.intents: Intents | None = None  # Begun with the first staged publish.
         self.intents_error: PenstockError | None = None  # They cannot be read: nothing is staged here.
@@ -242,6 +335,7 @@ class Topic:
             int, deque[Turn]
         ] = {}  # By partition, while an append waits there (append_order.py).
         self.changes: deque[Turn] = deque()  # Of its partitions or groups, in many steps: one at a time.
+        self.alterations: deque[Turn] = deque()  # Of its settings, as they were asked for.
         self.limits = Limits(settings.message_bytes_max, keyed=settings.compact)  # Of its records.
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
@@ -257,6 +351,13 @@ class Topic:
         if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(self.partitions):
             return self.partitions[number]
         raise PartitionNotFound(topic=self.name, partition=number, last=len(self.partitions) - 1)
+
+    def resized(self) -> None:
+        """Partitions have come or gone: the members of stream groups share those that are here."""
+        absent = self.partitions.absent()
+        for group in self.groups.values():
+            group.coordinator.resize(len(self.partitions))
+            group.coordinator.leave_out(absent)
 
     def group(self, name: Any) -> Group:
         """The group of that name, or the error for the caller."""
@@ -332,7 +433,14 @@ class Chore:
 
 class State:
     def __init__(
-        self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
+        self,
+        *,
+        directory: str,
+        files: Files,
+        clock: Clock,
+        config: BrokerConfig,
+        random: Random,
+        commit_round: CommitRound | None = None,
     ) -> None:
         self.directory = directory
         self.in_memory = directory == MEMORY
@@ -341,7 +449,10 @@ class State:
         self.clock = clock
         self.config = config
         self.random = random
-        self.commit = GroupCommit()
+        self.commit = GroupCommit(commit_round)
+        self.registry: Registry  # Set by the core.
+        # In a cluster: has the owner of a partition take a batch (``Publishing.append_output``).
+        self.forward: Callable[[str, int, bytes], Steps[None]] = self._refuse
         self.alarms = Alarms()
         self.lag = Lag()  # Of the event loop of a server.
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
@@ -364,7 +475,19 @@ class State:
         self.consumer_numbers = 0
         self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
+        self.lease: DeliveryLease = Unlimited()
         self.closed = False
+
+    def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
+        """A log was opened: report what is wrong with it, and have it committed."""
+        self.problems.watch(log, what, topic, partition)
+        log.on_sync = self.commit.mark
+        if log.durable < log.written:
+            self.commit.mark(log)
+
+    def _refuse(self, topic: str, number: int, _: bytes) -> Steps[None]:
+        self.topics[topic].partition(number)
+        yield from ()
 
     def grow(self, count: int) -> None:
         """So many partitions, or groups on partitions, have come."""
@@ -373,14 +496,17 @@ class State:
             self._grown = 0
             self.on_grown()
 
-    def forget_gone(self) -> None:
+    def forget_gone(self) -> Steps[None]:
         """Break the rings of topics that are gone, so that their memory is freed without a search for it."""
         gone, self.gone = self.gone, []
         for topic in gone:
-            for partition in topic.partitions:
-                partition.groups.clear()
+            left = list(topic.partitions)
             topic.partitions.clear()
             topic.groups.clear()
+            while left:
+                left.pop().groups.clear()
+                if len(left) % FORGOTTEN_SLICE == 0:
+                    yield GiveWay()
 
     def new_version(self) -> int:
         """A version for a topic that is new or has changed."""
@@ -391,7 +517,7 @@ class State:
         """A sync has ended: readers of the topics it was for may look again."""
         for topic in list(self.unheard):
             topic.wake()
-            if all(partition.log.durable >= partition.log.written for partition in topic.partitions):
+            if all(partition.log.durable >= partition.log.written for partition in topic.partitions.owned):
                 self.unheard.discard(topic)
 
     def wake_all(self) -> None:

@@ -74,6 +74,50 @@ Step = Durable | Arrival | GiveWay | Aside
 Steps = Generator[Step, None, T]
 
 
+def exhaust(steps: Steps[T]) -> T:
+    """Take steps that only give way, where nobody else has to have a turn."""
+    while True:
+        try:
+            wanted = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        assert isinstance(wanted, GiveWay), "there is nobody to wait with"
+
+
+class Written:
+    """The steps of an operation that has written all it writes: what is left is to wait until it is durable.
+
+    A loop in a generator would do the same.  This is for the operation that clients wait for most often: on
+    an event loop it needs neither a generator nor the exception that ends one (``LoopDriver.begin``).
+    """
+
+    __slots__ = ("result", "waits")
+
+    def __init__(self, result: Any, waits: list[Durable]) -> None:
+        self.result = result
+        self.waits = waits
+
+    def unfinished(self) -> Durable | None:
+        """The next wait; None if all is durable."""
+        for wanted in self.waits:
+            if wanted.log.durable < wanted.written:
+                return wanted
+        return None
+
+    def __iter__(self) -> "Written":
+        return self
+
+    def __next__(self) -> Durable:
+        wanted = self.unfinished()
+        if wanted is None:
+            raise StopIteration(self.result)
+        return wanted
+
+    def close(self) -> None:
+        """As a generator's: nothing is held."""
+
+
 def aside(function: Callable[[], T]) -> Steps[T]:
     """The result of a slow function, while others have the lock."""
     wanted = Aside(function)

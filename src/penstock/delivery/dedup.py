@@ -59,23 +59,22 @@ class DedupWindow:
         self.window_ms = window_ms
         self.ids_max = ids_max
         self.forgotten_early = 0  # Ids dropped for want of room, not of age.
-        self._places: dict[str, int] = {}  # Time, partition, offset and scheduled, packed.
+        self._packed: dict[str, int] = {}  # Time, partition, offset and scheduled, packed.
         self._order: deque[str] = deque()  # The same ids, oldest first.
         self._first_ms = 0  # Time of the first of them; means nothing if there is none.
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._packed)
 
     def seen(self, dedup_id: str, now_ms: int) -> tuple[int, int, bool] | None:
         """Where the message with this id went: partition, offset, and whether that is of the schedule."""
         self._forget(now_ms, FORGET_STEP)
-        place = self._places.get(dedup_id, -1)
-        if place < 0 or _time_ms(place) + self.window_ms <= now_ms:
+        packed = self._packed.get(dedup_id, -1)
+        if packed < 0 or _time_ms(packed) + self.window_ms <= now_ms:
             return None
-        scheduled = place & 1 == 1
-        offset = place >> 1 & ((1 << OFFSET_BITS) - 1)
-        partition = place >> (1 + OFFSET_BITS) & ((1 << PARTITION_BITS) - 1)
-        return partition, offset, scheduled
+        scheduled = packed & 1 == 1
+        offset = packed >> 1 & ((1 << OFFSET_BITS) - 1)
+        return _partition(packed), offset, scheduled
 
     def add(
         self, dedup_id: str, partition: int, offset: int, timestamp_ms: int, scheduled: bool = False
@@ -86,43 +85,55 @@ class DedupWindow:
         in memory, though never seen too long.
         """
         self._forget(timestamp_ms, FORGET_STEP)
-        place = timestamp_ms << PARTITION_BITS | partition
-        place = place << OFFSET_BITS | offset
-        place = place << 1 | (1 if scheduled else 0)
-        if dedup_id not in self._places:
-            if len(self._places) >= self.ids_max:
+        packed = timestamp_ms << PARTITION_BITS | partition
+        packed = packed << OFFSET_BITS | offset
+        packed = packed << 1 | (1 if scheduled else 0)
+        if dedup_id not in self._packed:
+            if len(self._packed) >= self.ids_max:
                 self._drop_first()  # Not for its age, or it would be gone by now.
                 self.forgotten_early += 1
             self._order.append(dedup_id)
-        self._places[dedup_id] = place
+        self._packed[dedup_id] = packed
         if self._order[0] == dedup_id:
             self._first_ms = timestamp_ms
 
     def time_ms(self, dedup_id: str) -> int:
         """When the id was last added; -1 if it is not remembered."""
-        place = self._places.get(dedup_id, -1)
-        return _time_ms(place) if place >= 0 else -1
+        packed = self._packed.get(dedup_id, -1)
+        return _time_ms(packed) if packed >= 0 else -1
 
     def forget(self, now_ms: int) -> int:
         """Forget every id that is too old, at once; return how many."""
         return self._forget(now_ms, len(self._order))
 
+    def forget_partition(self, partition: int) -> None:
+        """Forget the ids of a partition that is not here any more."""
+        kept = {known: packed for known, packed in self._packed.items() if _partition(packed) != partition}
+        self._order = deque([known for known in self._order if known in kept])
+        self._packed = kept
+        if self._order:
+            self._first_ms = _time_ms(kept[self._order[0]])
+
     def _forget(self, now_ms: int, limit: int) -> int:
         count = 0
-        while count < limit and self._places and self._first_ms + self.window_ms <= now_ms:
+        while count < limit and self._packed and self._first_ms + self.window_ms <= now_ms:
             self._drop_first()
             count += 1
         return count
 
     def _drop_first(self) -> None:
         order = self._order
-        del self._places[order.popleft()]
+        del self._packed[order.popleft()]
         if order:
-            self._first_ms = _time_ms(self._places[order[0]])
+            self._first_ms = _time_ms(self._packed[order[0]])
 
 
-def _time_ms(place: int) -> int:
-    return place >> (PARTITION_BITS + OFFSET_BITS + 1)
+def _time_ms(packed: int) -> int:
+    return packed >> (PARTITION_BITS + OFFSET_BITS + 1)
+
+
+def _partition(packed: int) -> int:
+    return packed >> (1 + OFFSET_BITS) & ((1 << PARTITION_BITS) - 1)
 
 
 class KnownProducer:

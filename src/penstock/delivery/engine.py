@@ -60,7 +60,7 @@ from penstock.log.lanes import LaneIndex
 
 HELD: Final = 0  # Done as asked.
 LOST: Final = 1  # There is no such lease, or it does not hold that range.
-SETTLED: Final = 2  # Some offset of the range was settled or given back before; nothing changed.
+SETTLED: Final = 2  # Some offset of the range was settled or released before; nothing changed.
 
 HIGHEST: Final = 2  # The lanes.
 LOWEST: Final = -2
@@ -85,7 +85,7 @@ class Lease:
         self.attempt = attempt  # 1 for the first delivery.
         self.deadline_ms = deadline_ms
         self.consumer = consumer  # The broker's number for it; the engine only keeps it.
-        self.settled = 0  # Bit i: offset start + i was settled or given back.
+        self.settled = 0  # Bit i: offset start + i was settled or released.
         self.left = end - start  # Zero bits in ``settled``.
 
     @property
@@ -94,7 +94,7 @@ class Lease:
         return self.end - self.start
 
     def unsettled(self) -> list[tuple[int, int]]:
-        """The runs that are neither settled nor given back."""
+        """The runs that are neither settled nor released."""
         if not self.settled:
             return [(self.start, self.end)]
         return bit_runs(self.settled ^ ((1 << (self.end - self.start)) - 1), self.start)

@@ -30,7 +30,7 @@ EXPIRED: Final = 2
 SKIPPED: Final = 3
 HOW: Final = ("acked", "dead-lettered", "expired", "skipped")
 
-# Why a message was given back.
+# Why a message was released.
 NACKED: Final = 0
 TIMED_OUT: Final = 1
 RELEASED: Final = 2
@@ -79,7 +79,7 @@ class Leased(Event, frozen=True, tag=3):
 
 
 class Settled(Event, frozen=True, tag=4):
-    """A range is done for ever; ``lease`` is -1 if nobody held it."""
+    """A range is settled for good; ``lease`` is -1 if it was not leased."""
 
     lease: int
     start: int
@@ -88,7 +88,7 @@ class Settled(Event, frozen=True, tag=4):
 
 
 class GivenBack(Event, frozen=True, tag=5):
-    """A range comes again as ``attempt`` at ``due_ms``."""
+    """A range is redelivered as ``attempt`` at ``due_ms``."""
 
     lease: int
     start: int
@@ -120,7 +120,7 @@ class Committed(Event, frozen=True, tag=8):
 
     offset: int
     previous: int = -1  # What it was before; -1 in a journal that did not say.
-    epoch: int = -1  # These two as the committer told them.
+    epoch: int = -1  # These two as the client sent them.
     metadata: str = ""
     told_ms: int = -1  # When Kafka's clients did: their places are forgotten some time after; -1: others.
     protocol: str = ""  # The protocol type of the Kafka group whose member did.
@@ -165,7 +165,7 @@ class Held(Event, frozen=True, tag=12):
 
 
 class Forgotten(Event, frozen=True, tag=13):
-    """A stream group has no place any more, and begins anew at ``offset``."""
+    """A stream group has no committed offset any more and starts again at ``offset``."""
 
     offset: int
 

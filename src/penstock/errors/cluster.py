@@ -1,6 +1,25 @@
-"""Errors of the store that a cluster commits to."""
+"""Errors of a cluster: who owns a partition, and the store that nodes commit to."""
 
 from penstock.errors.base import RequestError, UnavailableError
+
+
+class NotOwner(UnavailableError):
+    """Another node of the cluster owns the partition; nothing was written.
+
+    Cause: the partition has moved, or this node has not loaded it yet.
+    Do: fetch the owners again and send the request to the owner, with the same producer id and sequence
+        numbers; Penstock's client does so automatically.
+    """
+
+    code = "NOT_OWNER"
+    sentence = (
+        "partition {partition} of topic {topic!r} is not on this node, but on node {owner} since epoch "
+        "{epoch}; fetch the owners again and retry there"
+    )
+    topic: str
+    partition: int
+    owner: int  # -1: no node, or it is not known which.
+    epoch: int
 
 
 class StoreUnavailable(UnavailableError):
@@ -42,3 +61,73 @@ class StoreUnsafe(RequestError):
     sentence = "the store {store} is not safe for a cluster: {why}"
     store: str
     why: str
+
+
+class ClusterMismatch(RequestError):
+    """The store belongs to another cluster.
+
+    Cause: a wrong ``--store``, or a wrong ``--cluster``.
+    Do: use the name of the cluster that is in the store, or another place in it for a new cluster.
+    """
+
+    code = "CLUSTER_MISMATCH"
+    sentence = "the store {store} belongs to the cluster '{found}', not to '{wanted}'"
+    store: str
+    found: str
+    wanted: str
+
+
+class ClusterTooNew(RequestError):
+    """The cluster uses a format that this version of Penstock does not know.
+
+    Cause: newer nodes have changed the format of the cluster.
+    Do: install the version that the other nodes run.
+    """
+
+    code = "CLUSTER_TOO_NEW"
+    sentence = (
+        "the cluster '{cluster}' uses format {format}, and this version of Penstock knows up to {known}"
+    )
+    cluster: str
+    format: int
+    known: int
+
+
+class NodeInUse(RequestError):
+    """Another process runs as this node.
+
+    Cause: two servers were started with the same ``--node``.
+    Do: give each node its own number.  A node that was restarted takes its number back by itself.
+    """
+
+    code = "NODE_IN_USE"
+    sentence = "node {node} is running at {address}; give this one another number with --node"
+    node: int
+    address: str
+
+
+class ClockDifference(RequestError):
+    """The wall clock of this machine differs too much from that of another node.
+
+    Cause: a machine without time synchronisation.  Retention, delays and expiry follow the wall clock, so
+        messages would be deleted or delivered at the wrong time after a partition moved.
+    Do: run NTP or chrony on every node.
+    """
+
+    code = "CLOCK_DIFFERENCE"
+    sentence = "the clocks of this machine and of node {node} differ by {seconds} s; the limit is {most} s"
+    node: int
+    seconds: int
+    most: int
+
+
+class NotInCluster(RequestError):
+    """A feature that works on a single server does not work in a cluster yet.
+
+    Cause: its state is kept in files of one node, which would be lost with it.
+    Do: use a server without ``--cluster`` for this; docs/cluster.md lists what works.
+    """
+
+    code = "NOT_IN_CLUSTER"
+    sentence = "this does not work in a cluster yet: {what}; use a server without --cluster"
+    what: str

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A place in a partition, as it was told."""
+    """A committed offset in a partition, as the client sent it."""
 
     offset: int  # The next one to read.
-    leader_epoch: int = -1  # Of the record before it, as Kafka's clients count; -1: it was not told.
+    leader_epoch: int = -1  # Of the record before it, as Kafka clients count; -1: unknown.
     metadata: str = ""  # A note of the committer's, for itself.
-    # Wall time at which Kafka's clients last stood for it; -1: it was told by others, and is kept.
+    # Wall time of the last commit by a Kafka client; -1: set by other clients, and never expires.
     told_ms: int = field(default=-1, compare=False)
-    protocol: str = ""  # What the members of a Kafka group agreed on when one of them told it: "consumer".
+    protocol: str = ""  # The protocol type of the Kafka group that committed it: "consumer".

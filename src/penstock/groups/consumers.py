@@ -66,8 +66,8 @@ class ConsumerMember:
         self.assignor = ""
         self.epoch = JOIN
         self.previous_epoch = JOIN
-        self.assigned: set[TopicIdPartition] = set()  # What it was told to work on ...
-        self.revoking: set[TopicIdPartition] = set()  # ... and what it was told to give up, and still has.
+        self.assigned: set[TopicIdPartition] = set()  # Partitions assigned to it ...
+        self.revoking: set[TopicIdPartition] = set()  # ... and those that it must revoke and still has.
         self.deadline_ms = 0
         self.give_up_by_ms = -1  # It must have given up by then; -1: there is nothing.
 

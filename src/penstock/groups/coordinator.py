@@ -18,7 +18,7 @@ must revoke a partition finishes and commits first, as its owner.
 Invariants (asserted where they could break):
 
     I1  both tables of owners agree: a partition is freed by its owner only
-    I2  every partition is in exactly one member's target, if there are members
+    I2  every partition that is not left out is in exactly one member's target, if there are members
 
 Costs: a heartbeat is O(partitions of that member); a join, leave or expiry
 O(p log p + m log m); memory O(p + m).
@@ -64,15 +64,18 @@ class Coordinator:
         self.generation = 0  # Rises with every change of the target.
         self._membership = Membership(session_timeout_ms)
         self._owners: list[str | None] = [None] * partitions  # By partition; None: free.
+        self._absent: frozenset[int] = frozenset()  # Those that nobody gets.
         self._owned: dict[str, set[int]] = {}  # By member: the same fact as _owners.
         self._target: dict[str, set[int]] = {}  # By member: where this generation is going.
-        self._told: dict[str, int] = {}  # By member: the generation of its last answer, -1 before the first.
+        self._answered: dict[
+            str, int
+        ] = {}  # By member: the generation of its last answer, -1 before the first.
 
     def join(self, member: str, now_ms: int) -> None:
         """Take in a member; one that is in already is only refreshed."""
         if self._membership.join(member, now_ms):
             self._owned[member] = set()
-            self._told[member] = -1
+            self._answered[member] = -1
             self._retarget()
 
     def heartbeat(self, member: str, owned: frozenset[int], now_ms: int) -> Assignment | None:
@@ -86,7 +89,7 @@ class Coordinator:
         target = self._target[member]
         self._free(member, self._owned[member] - target - owned)
         self._give_what_is_free(member)
-        self._told[member] = self.generation
+        self._answered[member] = self.generation
         held = self._owned[member]
         work = frozenset(held & target)
         # What a member believes to own and does not (it was away for too long)
@@ -121,8 +124,8 @@ class Coordinator:
 
         An unknown member has news: it must join again.
         """
-        told = self._told.get(member)
-        if told != self.generation:
+        answered = self._answered.get(member)
+        if answered != self.generation:
             return True
         waiting = self._target[member] - self._owned[member]
         return any(self._owners[partition] is None for partition in waiting)
@@ -146,15 +149,27 @@ class Coordinator:
             self._owners.extend([None] * new)
             self._retarget()
 
+    def leave_out(self, absent: frozenset[int]) -> None:
+        """Give these partitions to nobody: they are taken away at once, since nothing can be read of them."""
+        if absent != self._absent:
+            self._absent = absent
+            for member, owned in self._owned.items():
+                self._free(member, owned & absent)
+            self._retarget()
+
     def _retarget(self) -> None:
         """Aim at the nearest balanced assignment.
 
         Nearest to who owns what, not to the last target: a move that was
         planned and not made yet is cheap to forget.
         """
-        self._target = sticky(self._owned, self._membership.names(), len(self._owners))
+        numbers = [number for number in range(len(self._owners)) if number not in self._absent]
+        indexes = {number: index for index, number in enumerate(numbers)}
+        owned = {member: {indexes[number] for number in held} for member, held in self._owned.items()}
+        target = sticky(owned, self._membership.names(), len(numbers))
+        self._target = {member: {numbers[index] for index in given} for member, given in target.items()}
         self.generation += 1
-        assert not self._target or sum(map(len, self._target.values())) == len(self._owners), "I2"
+        assert not target or sum(map(len, target.values())) == len(numbers), "I2"
 
     def _give_what_is_free(self, member: str) -> None:
         owned = self._owned[member]
@@ -172,4 +187,4 @@ class Coordinator:
     def _forget(self, member: str) -> None:
         self._free(member, set(self._owned[member]))
         del self._owned[member]
-        del self._told[member]
+        del self._answered[member]

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-import re2
-
 LENGTH_MAX: Final = 4096  # Characters of a pattern.  librdkafka joins all patterns of a subscription.
 MEMORY_MAX: Final = 256 * 1024  # Bytes for the compiled pattern and its cache: some 5,000 instructions.
 COMPILED_MAX: Final = 256  # Patterns that are kept compiled.
@@ -34,6 +32,8 @@ def compiled(pattern: str) -> Matcher:
     """Tells whether a whole name matches; ``PatternError`` says what is wrong with the pattern."""
     if len(pattern) > LENGTH_MAX:
         raise PatternError(f"the pattern has {len(pattern)} characters, and at most {LENGTH_MAX} are allowed")
+    import re2  # Only where somebody subscribes by a pattern: it takes 2.4 MB.
+
     options = re2.Options()
     options.max_mem = MEMORY_MAX
     options.never_capture = True
@@ -56,7 +56,7 @@ def problem_of(pattern: str) -> str:
 
 
 class Tried:
-    """Names that were matched before, so that nobody has to do it again where others wait."""
+    """Cached matches, so that names are not matched again on the event loop."""
 
     def __init__(self) -> None:
         self._results: dict[str, dict[str, bool]] = {}  # By pattern, by name.

@@ -42,8 +42,10 @@ class JoinRequest:
     rebalance_timeout_ms: int
     protocol_type: str = "consumer"
     protocols: tuple[tuple[str, bytes], ...]  # Assignors it knows, the dearest first, each with its metadata.
-    id_first: bool = True  # It can be told an id and join again with it, so that a lost answer costs nothing.
-    can_skip: bool = False  # As leader it can be told that the assignment stays.
+    id_first: bool = (
+        True  # It can join again with an id that it is given, so that a lost response is harmless.
+    )
+    can_skip: bool = False  # As leader it accepts that the assignment stays the same.
     gather_ms: int = 0  # If nobody is in the group: how long its first rebalance waits for more members.
 
 

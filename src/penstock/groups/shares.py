@@ -90,6 +90,7 @@ class ShareGroups(Generic[MemberT]):
     """The members of all share groups."""
 
     def __init__(self, make: Callable[[object, str, str], MemberT]) -> None:
+        self.alarm_ms = -1  # The broker's: when it calls ``tick``.
         self._make = make  # Of an owner, a group and an identity.
         self._members: dict[tuple[str, str], MemberT] = {}
 
@@ -108,6 +109,19 @@ class ShareGroups(Generic[MemberT]):
             if len(self._members) >= MEMBERS_MAX:
                 raise Overloaded(what="members of share groups", limit=MEMBERS_MAX)
             found = self._members[group, identity] = self._make(owner, group, identity)
+        return found
+
+    def heartbeat(self, owner: object, group: str, identity: str, epoch: int) -> MemberT | Code:
+        """The member that joins, stays or leaves by a heartbeat of that epoch; or what is wrong."""
+        found = self.find(owner, group, identity)
+        if epoch == OPEN:
+            return found or self.find_or_add(owner, group, identity)
+        if found is None or not found.epoch:
+            return Code.UNKNOWN_MEMBER_ID
+        if epoch == CLOSE:
+            self.leave(found)
+        elif epoch not in (found.epoch, found.previous_epoch):
+            return Code.FENCED_MEMBER_EPOCH
         return found
 
     def leave(self, member: MemberT) -> None:

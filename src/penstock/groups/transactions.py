@@ -241,7 +241,7 @@ def enlist_commits(
     commits: dict[str, dict[int, Commit]],
     now_ms: int,
 ) -> Transaction:
-    """How far the group has read, if the transaction commits; later ones take the place of earlier ones."""
+    """The offsets that the group commits with the transaction; later ones replace earlier ones."""
     _check_producer(known, producer_id, epoch)
     if known.state != "ongoing" or group not in known.groups:
         raise TransactionNotOpen(what=f"an offset of group {group!r}", state=known.state)

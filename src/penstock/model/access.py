@@ -14,7 +14,7 @@
 ``Permissions`` decides by both.  A request is allowed if one grant covers all of it,
 or if ACLs allow an operation on each resource that it touches (``requirements``), and
 if no ACL denies it.  An admin of all topics is what Kafka calls a super user: ACLs do
-not apply to it, so nobody can lock the last admin out.
+not apply to it, so the last admin cannot be locked out.
 
 Plain values and pure functions.  The broker stores them (``broker/access/access.py``), the
 front ends enforce them (``frontends/security``).
@@ -177,11 +177,11 @@ def acls_of(principal: str, grants: Iterable[Grant]) -> list[Acl]:
     found: dict[Acl, None] = {}
     for grant in grants:
         on_topics, on_groups = ROLE_OPERATIONS[grant.role]
-        places: tuple[tuple[Resource, Sequence[str], Operation], ...] = (
+        scopes: tuple[tuple[Resource, Sequence[str], Operation], ...] = (
             ("topic", grant.topics, on_topics),
             ("group", grant.groups, on_groups),
         )
-        for resource, patterns, operation in places:
+        for resource, patterns, operation in scopes:
             for pattern in patterns:
                 prefixed = pattern != ANY and pattern.endswith(ANY)
                 name = pattern[:-1] if prefixed else pattern
@@ -327,7 +327,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that was just made: the only time that its secret is told."""
+    """A new key; its secret is shown only this once."""
 
     id: str
     name: str

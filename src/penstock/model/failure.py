@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 MESSAGE_LENGTH_MAX: Final = 2000  # Characters that are kept; the rest is in the consumer's own log.
-CAUSES_MAX: Final = 10  # Errors of a chain that are looked at; nobody wraps as often on purpose.
+CAUSES_MAX: Final = 10  # Errors of a chain that are considered.
 OWN: Final = __name__.partition(".")[0]
 
 
@@ -49,8 +49,8 @@ def describe_error(error: BaseException | str | None) -> Failure:
         return Failure("", message, fingerprint("", message)) if message else NO_FAILURE
     error = _only(error)
     name, message = type(error).__name__, _bounded(error)
-    places = _places(error)
-    return Failure(name, message, _digest(places) if places else fingerprint(name, message))
+    frames = _frames(error)
+    return Failure(name, message, _digest(frames) if frames else fingerprint(name, message))
 
 
 def fingerprint(error_class: str, message: str) -> str:
@@ -78,7 +78,7 @@ def _only(error: BaseException) -> BaseException:
     return error
 
 
-def _places(error: BaseException) -> list[str]:
+def _frames(error: BaseException) -> list[str]:
     """The error's class, where it came through, and the same for what it was raised from.
 
     Empty if it came through nothing but Penstock, or was never raised.

@@ -12,7 +12,7 @@ from penstock.config.broker import TopicSettings
 from penstock.model.message import StoredMessage
 
 Cancelled = Literal["cancelled", "delivered", "unknown"]
-OTHER_ERRORS: Final = "others"  # Stands for all fingerprints beyond those that are told apart.
+OTHER_ERRORS: Final = "others"  # Stands for all fingerprints beyond those that are counted separately.
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,15 +54,15 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unacked(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was delivered and is not settled: in somebody's hands, or waiting to come again."""
+    """A delivered message that is not settled: leased, or waiting to be redelivered."""
 
     id: str
     age_seconds: float  # Since it was published.
     attempts: int  # Deliveries so far; one that the consumer gave back unused does not count.
     failures: int  # How many of them ended without success.
     error: str  # What the last failure said; empty if there was none.
-    consumer: str | None  # Who holds it; None: nobody.
-    due_seconds: float | None  # Until its lease ends, or it comes again; None: in a stream group.
+    consumer: str | None  # The consumer that holds it, if any.
+    due_seconds: float | None  # Until its lease ends or it is redelivered; None in a stream group.
     behind: int  # In an ordered group: messages with its key, which wait for it.
 
 
@@ -102,7 +102,7 @@ class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     lag: int  # Messages not settled.
     lag_seconds: float  # Age of the oldest of them.
-    drain_seconds: float | None  # Until none are left, if it goes on like this; None: never.
+    drain_seconds: float | None  # Until none are left at the current rates; None: never.
     in_flight: int
     waiting_retry: int
     oldest_unacked: Unacked | None  # None: all that was delivered is settled.
@@ -207,7 +207,7 @@ class StorageProblem(msgspec.Struct, frozen=True, kw_only=True):
     kind: ProblemKind
     message: str
     since_ms: int
-    warning: bool = False  # The broker is ready all the same.
+    warning: bool = False  # The broker is ready nevertheless.
     topic: str | None = None
     partition: int | None = None
     first_offset: int | None = None  # Damaged: from here ...
@@ -297,7 +297,7 @@ PIPELINE_LOST: Final = "lost"  # Shown for a run that is live by its own account
 
 
 class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The last run of a pipeline, as it tells of itself every few seconds."""
+    """The last run of a pipeline, as reported every few seconds."""
 
     name: str
     pipeline: str  # Which of them; a name is given where one is run in several ways.
@@ -307,7 +307,7 @@ class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     master: str  # Where its Spark is.
     started_ms: int
-    updated_ms: int  # When it told this.
+    updated_ms: int  # When it reported this.
     progressed_ms: int = 0  # When it last did something; 0: not yet.
     records: int = 0
     rows_per_second: float = 0.0

@@ -69,7 +69,7 @@ class Message:
         dedup_id: str | Unchecked | None = None,
         partition: int | Unchecked | None = None,
     ) -> None:
-        # Not looked at before they are published, where the topic's limits are known.
+        # Checked on publish, where the topic's limits are known.
         self.value: Any = value
         self.key: Any = key
         self.headers: Any = headers
@@ -155,7 +155,7 @@ class StoredMessage:
 
     @property
     def offset(self) -> int:
-        """The message's place in its partition."""
+        """The message's position in its partition."""
         return self._record.offset
 
     @property
@@ -242,7 +242,7 @@ class Delivery:
         self.end = end
         self.attempt = attempt
         self.settler = settler
-        self.watch: Any = None  # Hears when somebody works on a message, for spans (api/otel.py).
+        self.watch: Any = None  # Notified of work on a message, for spans (api/otel.py).
 
 
 class Delivered(StoredMessage):
@@ -317,7 +317,7 @@ class ReceivedMessage(Delivered):
             return
         if error is None:
             self.ack()
-        elif self._delivery.lease >= 0:  # A stream group has no nack: what is not committed comes again.
+        elif self._delivery.lease >= 0:  # A stream group has no nack: uncommitted messages are redelivered.
             try:
                 self.nack(error=error)
             except PenstockError as refusal:
@@ -359,7 +359,7 @@ class AsyncReceivedMessage(Delivered):
             return
         if error is None:
             await self.ack()
-        elif self._delivery.lease >= 0:  # A stream group has no nack: what is not committed comes again.
+        elif self._delivery.lease >= 0:  # A stream group has no nack: uncommitted messages are redelivered.
             try:
                 await self.nack(error=error)
             except PenstockError as refusal:
@@ -460,7 +460,7 @@ def check_held(message: Any, settler: Settler, name: str) -> None:
 
 
 def refused(message: Any, name: str = "messages") -> RequestError:
-    """Why this consumer cannot answer the message: it is none, was answered, or somebody else has it."""
+    """Why this consumer cannot settle the message: not a message, already settled, or the lease is lost."""
     if not isinstance(message, Delivered):
         return InvalidValue(name=name, value=message, why="give what receive returned")
     kind = AlreadySettled if message._settled else LeaseLost

@@ -1,8 +1,8 @@
 """Validates messages for publishing, and chooses their partition.
 
 The embedded broker uses it for its own program, and a client before it encodes and
-sends.  So both refuse the same messages with the same errors, and equal keys go to the
-same partition.
+sends.  So both refuse the same messages with the same errors, and equal keys, or without
+a key equal deduplication ids, go to the same partition.
 """
 
 import math
@@ -47,7 +47,11 @@ def placed(topic: str, message: Message, partitions: int) -> Placed:
         value = value_bytes(value)
     raw_key = message.key
     key = raw_key if raw_key is None or type(raw_key) is bytes else key_bytes(raw_key)
-    item = Placed(place(topic, message.partition, key, partitions), key, value)
+    partition = place(topic, message.partition, key, partitions)
+    if partition == ANYWHERE and message.dedup_id is not None:
+        # By its id, so that a repeat meets the first one: each partition knows its own ids.
+        partition = partition_of(dedup_bytes(message.dedup_id), partitions)
+    item = Placed(partition, key, value)
     if message.headers:
         item.headers = raw_headers(message.headers)
     if message.priority != 0:

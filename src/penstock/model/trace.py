@@ -28,7 +28,7 @@ DELIVERED: Final = ("delivered", "redelivered")
 UNSETTLING: Final = (*DELIVERED, "group moved")
 RETAINED: Final = "retained until"
 DUE: Final = "due"
-AHEAD: Final = (DUE, RETAINED)  # What will be; told last.
+AHEAD: Final = (DUE, RETAINED)  # Future events, listed last.
 HOUR_MS: Final = 3_600_000
 
 
@@ -60,8 +60,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """The message's id, or its schedule id."""
-        place = self.offset if self.offset >= 0 else f"s{self.schedule}"
-        return f"{self.topic}:{self.partition}:{place}"
+        number = self.offset if self.offset >= 0 else f"s{self.schedule}"
+        return f"{self.topic}:{self.partition}:{number}"
 
     @property
     def published_ms(self) -> int:

@@ -21,9 +21,6 @@ occurs, because cronsim gives up after 50 years.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
-
-from cronsim import CronSim, CronSimError
 
 from penstock.errors import InvalidValue
 
@@ -46,6 +43,8 @@ def next_ms(expression: str, timezone: str, after_ms: int) -> int:
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo  # Only where somebody has a schedule: it takes half a megabyte.
+
     try:
         if not isinstance(name, str) or len(name) > ZONE_LENGTH_MAX:
             raise ValueError(name)
@@ -57,6 +56,8 @@ def _zone(name: str) -> tzinfo:
 
 def _moments(expression: str, after: datetime) -> Iterator[datetime]:
     """The occurrences from about ``after`` on, with their zone."""
+    from cronsim import CronSim, CronSimError
+
     zone = after.tzinfo
     assert zone is not None, "a zone was given"
     try:

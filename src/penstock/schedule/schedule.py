@@ -322,32 +322,35 @@ class Schedule:
         for _ in self.maintain_steps(now_ms):
             pass
 
-    def maintain_steps(self, now_ms: int) -> Iterator[None]:
-        """``maintain`` in steps of some milliseconds; between them the schedule may be used."""
+    def maintain_steps(self, now_ms: int) -> Iterator[Log | None]:
+        """``maintain`` in steps of some milliseconds; between them the schedule may be used.
+
+        After a step that yields a log, the caller goes on when that is durable.
+        """
         for _ in range(PORTIONS_MAX):
             if not self._timetable.load(now_ms + HORIZON_MS):
                 break
-            yield
+            yield None
         self._find_lost()
         grown = self.log.size_bytes - self._cleaned_bytes
         worth = max(self.log.config.segment_bytes // CLEAN_SHARE, self._cleaned_bytes)
         if grown >= worth and self._dead >= self.count and self._settled_meanwhile is None:
             yield from self._clean(now_ms)
 
-    def _clean(self, now_ms: int) -> Iterator[None]:
+    def _clean(self, now_ms: int) -> Iterator[Log | None]:
         """Remove every record that no waiting entry needs, except those of the last segment."""
-        self._data_log.sync()  # What has fired so far cannot be lost from here on.
-        self._dead = 0
         meanwhile: set[int] = set()
         self._settled_meanwhile = meanwhile
         live = self._timetable.live
         try:
+            yield from _secured(self._data_log)  # What has fired so far cannot be lost from here on.
+            self._dead = 0
             self.log.roll()
             upto = self.log.end
             self._write_snapshot(now_ms)
-            self.log.sync()
-            first = live.first()
-            self.log.delete_before(upto if first < 0 else min(first, upto))
+            yield from _secured(self.log)
+            needed = [number for number in (live.first(), *meanwhile) if number >= 0]
+            self.log.delete_before(min(*needed, upto) if needed else upto)
             yield from self.log.rewrite_steps(
                 lambda record: record.offset in live or record.offset in meanwhile, upto
             )
@@ -370,3 +373,10 @@ class Schedule:
     def close(self) -> None:
         """Close the log; the files of far due times mean nothing from here on."""
         self.log.close()
+
+
+def _secured(log: Log) -> Iterator[Log]:
+    """Before something is deleted: until the log is durable."""
+    log.sync()
+    if log.durable < log.written:  # A commit round decides; see ``Log.sync``.
+        yield log

@@ -22,15 +22,18 @@ checked before are checked again afterwards.
 import hashlib
 import hmac
 import secrets
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from penstock.broker.access.scram import HASHES, Scram
+from penstock.broker.registry.registry import ACCESS
 from penstock.broker.state import State
 from penstock.broker.steps import Steps, aside
 from penstock.broker.storage.checked_json import decode_checked, encode_checked
+from penstock.broker.turns import Turn
 from penstock.errors import DirectoryUnusable, IdentityNotFound, InvalidValue, Overloaded
 from penstock.model.access import (
     ACLS_MAX,
@@ -119,6 +122,8 @@ class AccessBook(msgspec.Struct, frozen=True, kw_only=True):
 
 MARK: Final = "__acl"  # Among the names of grants in which version 0.1 kept ACLs; no topic is named so.
 
+T = TypeVar("T")
+
 
 class Access:
     """The keys and users of a data directory."""
@@ -126,25 +131,35 @@ class Access:
     def __init__(self, state: State) -> None:
         self.changed: Callable[[str, str], None] = lambda _kind, _name: None  # Front ends put theirs here.
         self._state = state
-        self._path = f"{state.directory}/access.json"
+        self._changes: deque[Turn] = deque()  # One at a time.
         self._book = AccessBook()
-        self._error: DirectoryUnusable | None = None  # The file is damaged: nobody is known.
+        self._error: DirectoryUnusable | None = None  # The file is damaged: no keys and users are known.
 
     def open(self) -> None:
-        files = self._state.files
-        if not files.exists(self._path):
+        data = self._state.registry.read(ACCESS)
+        if data is None:
             return
         try:
-            self._book = _with_acls(decode_checked(files.read_file(self._path), AccessBook))
+            self._book = _with_acls(decode_checked(data, AccessBook))
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
             message = f"{why}: until then nobody can log in"
             self._state.problems.report("access.json", "file_damaged", message)
 
+    def load(self, data: bytes) -> None:
+        """Another node has changed the book: connections of those whose rights have changed are closed."""
+        before, self._book = self._book, decode_checked(data, AccessBook)
+        for kind, known, now in (
+            ("key", before.keys, self._book.keys), ("user", before.users, self._book.users),
+        ):  # fmt: skip
+            for name, stored in known.items():
+                if before.acls != self._book.acls or now.get(name) != stored:
+                    self.changed(kind, name)
+
     @property
     def has_admin(self) -> bool:
-        """Whether there is somebody who may make keys."""
+        """Whether there is an admin who can create keys."""
         if self._error is not None:
             raise self._error
         return any(is_super_user(one.info.grants) for one in self._identities())
@@ -166,18 +181,18 @@ class Access:
         credential: Credential = yield from aside(lambda: Credential.of(secret, KEY_COST))
         stored = StoredKey(info=info, credential=credential)
         self._check_room()
-        self._save(keys=self._book.keys | {info.id: stored})
+        yield from self._save(lambda book: {"keys": book.keys | {info.id: stored}})
         return NewKey(id=info.id, name=name, key=f"{KEY_MARK}_{info.id}_{secret}")
 
     def keys(self) -> list[KeyInfo]:
         """All keys, the oldest first."""
         return sorted((stored.info for stored in self._book.keys.values()), key=lambda info: info.created_ms)
 
-    def revoke_key(self, key_id: Any) -> None:
+    def revoke_key(self, key_id: Any) -> Steps[None]:
         """Revoke a key, and close the connections that use it."""
         if key_id not in self._book.keys:
             raise IdentityNotFound(kind="key", name=str(key_id))
-        self._save(keys={one: stored for one, stored in self._book.keys.items() if one != key_id})
+        yield from self._save(lambda book: {"keys": _without(book.keys, key_id)})
         self.changed("key", key_id)
 
     def key(self, key_id: str) -> StoredKey | None:
@@ -201,15 +216,15 @@ class Access:
         created_ms = self._now() if before is None else before.info.created_ms
         info = UserInfo(name=name, grants=granted, quota=allowed, created_ms=created_ms)
         stored = StoredUser(info=info, credential=credential, scram=scram)
-        self._save_user(stored)
+        yield from self._save_user(stored)
 
-    def alter_user(self, name: Any, grants: list[Grant], quota: Quota) -> None:
+    def alter_user(self, name: Any, grants: list[Grant], quota: Quota) -> Steps[None]:
         """Give a user other grants, perhaps none, and another quota; the password stays."""
         stored = self._known(name)
         info = msgspec.structs.replace(stored.info, grants=grants, quota=quota)
-        self._save_user(msgspec.structs.replace(stored, info=info))
+        yield from self._save_user(msgspec.structs.replace(stored, info=info))
 
-    def set_scram(self, name: Any, mechanism: str, scram: Scram) -> None:
+    def set_scram(self, name: Any, mechanism: str, scram: Scram) -> Steps[None]:
         """Give a user a password for one mechanism, which nobody here knows; a new user may do nothing yet.
 
         What was known of a password before is forgotten, except for the other mechanisms.
@@ -221,18 +236,18 @@ class Access:
             info = UserInfo(name=name, grants=[], quota=Quota(), created_ms=self._now())
             stored = StoredUser(info=info, credential=None)
         scrams = stored.scram | {mechanism: scram}
-        self._save_user(msgspec.structs.replace(stored, credential=None, scram=scrams))
+        yield from self._save_user(msgspec.structs.replace(stored, credential=None, scram=scrams))
 
-    def drop_scram(self, name: Any, mechanism: str) -> None:
+    def drop_scram(self, name: Any, mechanism: str) -> Steps[None]:
         """A user has no password for that mechanism; one who has nothing else either is gone."""
         stored = self._known(name)
         if mechanism not in stored.scram:
             raise IdentityNotFound(kind=f"{mechanism} password of", name=name)
         left = {one: scram for one, scram in stored.scram.items() if one != mechanism}
         if left or stored.credential is not None or stored.info.grants:
-            self._save_user(msgspec.structs.replace(stored, scram=left))
+            yield from self._save_user(msgspec.structs.replace(stored, scram=left))
         else:
-            self.delete_user(name)
+            yield from self.delete_user(name)
 
     def scrams(self) -> dict[str, dict[str, int]]:
         """The users that have passwords for SCRAM: by mechanism, how often each was hashed."""
@@ -245,10 +260,10 @@ class Access:
     def users(self) -> list[UserInfo]:
         return sorted((stored.info for stored in self._book.users.values()), key=lambda info: info.name)
 
-    def delete_user(self, name: Any) -> None:
+    def delete_user(self, name: Any) -> Steps[None]:
         """Delete a user, and close the connections that logged in as it."""
         self._known(name)
-        self._save(users={one: stored for one, stored in self._book.users.items() if one != name})
+        yield from self._save(lambda book: {"users": _without(book.users, name)})
         self.changed("user", name)
 
     def user(self, name: str) -> StoredUser | None:
@@ -261,17 +276,17 @@ class Access:
         """All ACLs, in the order in which they were created."""
         return self._book.acls
 
-    def create_acls(self, acls: list[Acl]) -> None:
+    def create_acls(self, acls: list[Acl]) -> Steps[None]:
         """Add ACLs; those that exist are left as they are."""
         known = set(self._book.acls)
         new = [acl for acl in dict.fromkeys(acls) if acl not in known]
         if len(self._book.acls) + len(new) > ACLS_MAX:
             raise Overloaded(what="ACLs", limit=ACLS_MAX)
-        self._save_acls([*self._book.acls, *new], new)
+        yield from self._save_acls(lambda acls: list(dict.fromkeys([*acls, *new])), new)
 
-    def delete_acls(self, acls: list[Acl]) -> None:
+    def delete_acls(self, acls: list[Acl]) -> Steps[None]:
         gone = set(acls)
-        self._save_acls([acl for acl in self._book.acls if acl not in gone], acls)
+        yield from self._save_acls(lambda acls: [acl for acl in acls if acl not in gone], acls)
 
     def permissions(self, stored: StoredKey | StoredUser) -> Permissions:
         """What an identity may do now."""
@@ -279,10 +294,10 @@ class Access:
         acls = [acl for acl in self._book.acls if acl.principal in concerned]
         return Permissions(stored.info.grants, acls)
 
-    def _save_acls(self, acls: list[Acl], changed: list[Acl]) -> None:
-        if acls == self._book.acls:
+    def _save_acls(self, change: Callable[[list[Acl]], list[Acl]], changed: list[Acl]) -> Steps[None]:
+        if change(self._book.acls) == self._book.acls:
             return
-        self._save(acls=acls)
+        yield from self._save(lambda book: {"acls": change(book.acls)})
         principals = {acl.principal for acl in changed}
         for one in self._identities():
             concerned = EVERY_USER in principals or principal_of(one) in principals
@@ -297,17 +312,20 @@ class Access:
             raise IdentityNotFound(kind="user", name=str(name))
         return self._book.users[name]
 
-    def _save_user(self, stored: StoredUser) -> None:
+    def _save_user(self, stored: StoredUser) -> Steps[None]:
         name = stored.info.name
-        self._save(users=self._book.users | {name: stored})
+        yield from self._save(lambda book: {"users": book.users | {name: stored}})
         self.changed("user", name)
 
-    def _save(self, **changes: Any) -> None:
-        if self._error is not None:
-            raise self._error
-        book = msgspec.structs.replace(self._book, **changes)
-        self._state.files.write_file(self._path, encode_checked(book))
-        self._book = book  # Only now: what is not on disk did not happen.
+    def _save(self, change: Callable[[AccessBook], dict[str, Any]]) -> Steps[None]:
+        """Change fields of the book, as it is when it is this change's turn."""
+        with Turn(self._state, [self._changes]) as turn:
+            yield from turn.wait()
+            if self._error is not None:
+                raise self._error
+            book = msgspec.structs.replace(self._book, **change(self._book))
+            yield from self._state.registry.write(ACCESS, encode_checked(book))
+            self._book = book  # Only now: what is not stored did not happen.
 
     def _check_room(self) -> None:
         if len(self._book.keys) + len(self._book.users) >= IDENTITIES_MAX:
@@ -315,6 +333,10 @@ class Access:
 
     def _now(self) -> int:
         return self._state.clock.wall_ms()
+
+
+def _without(known: dict[str, T], name: str) -> dict[str, T]:
+    return {one: stored for one, stored in known.items() if one != name}
 
 
 def principal_of(stored: StoredKey | StoredUser) -> str:

@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.interpreter import Driver, Operation
-from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter
+from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter, Written, exhaust
 from penstock.clock import stopwatch_ns
 from penstock.errors import Closed, PenstockError
 
@@ -26,8 +27,9 @@ logger = logging.getLogger("penstock")
 HERE_LOGS_MAX: Final = 2  # A log and a journal.
 HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better to do.
 HERE_NS: Final = 1_000_000  # What a sync may take on the average; what quick ones save, a slow one may use.
+HERE_ALONE_NS: Final = 4_000_000  # The same if one operation waits: the loop has little else to do, it seems.
 LATE_NS_MAX: Final = 20_000_000  # If syncs have taken so much more, the disk is slow, and not by chance.
-PAUSE_S_MIN: Final = 0.01  # Then the disk thread has the work for this long ...
+PAUSE_S_MIN = 0.01  # Then the disk thread has the work for this long (tests set it) ...
 PAUSE_S_MAX: Final = 1.0  # ... and for twice as long if the next one is slow again, up to this.
 
 
@@ -149,6 +151,26 @@ class Running(LoopOperation):
         return True
 
 
+class Finishing(LoopOperation):
+    """An operation that has written all it writes, and ends by calling ``then`` when that is durable."""
+
+    __slots__ = ("_then", "_written")
+
+    def __init__(self, driver: "LoopDriver", written: Written, then: Then) -> None:
+        self._driver = driver
+        self._written = written
+        self._then = then
+
+    def resume(self, failed: BaseException | None) -> None:
+        wanted = self._written.unfinished() if failed is None else None
+        if wanted is not None:
+            self._driver.when_durable(wanted, self)
+        elif failed is None:
+            self._driver.answer(self._then, self._written.result, None)
+        else:
+            self._driver.answer(self._then, None, failed)
+
+
 def ignore_result(result: Any, error: BaseException | None) -> None:
     """For an operation whose result nothing waits for."""
 
@@ -228,7 +250,9 @@ class LoopDriver(Driver):
     async def open(self) -> None:
         """Recover the broker and start keeping time."""
         self._loop = asyncio.get_running_loop()
-        self._core.open()
+        with closing(self._core.open()) as steps:  # One that is cancelled lets go of the directory.
+            for _ in steps:
+                await asyncio.sleep(0)
         self._state.commit.listeners.append(self._after_sync)
         self._state.alarms.on_earlier = self._ring.set
         await self._run_jobs()
@@ -247,6 +271,16 @@ class LoopDriver(Driver):
         else:
             running.advance()
         return running
+
+    def begin(self, steps: Steps[Any], then: Then) -> None:
+        """The same for an operation that nobody cancels, in fewer calls if it only waits to be durable."""
+        if not isinstance(steps, Written):
+            self.start(steps, then)
+            return
+        if self.on_work is not None:
+            self._work_begins()
+        self._active += 1
+        Finishing(self, steps, then).resume(None)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call an operation that never waits; the jobs it causes follow."""
@@ -359,28 +393,29 @@ class LoopDriver(Driver):
         A kick by the first of them would have the disk thread start before the others have written.
         """
         self._kick_coming = False
-        if not self._sync_here():
-            self._state.commit.kick()
-
-    def _sync_here(self) -> bool:
-        """Sync in place if there is little to do and the disk is quick; after slow syncs, not for a while.
-
-        While it lasts, nothing is read; what arrives meanwhile shares the next sync.
-        """
-        if self._loop.time() < self._thread_until:
-            return False
+        commit = self._state.commit
+        if self._thread_until and self._loop.time() < self._thread_until:
+            commit.kick()
+            return
         began_ns = stopwatch_ns()  # The loop's own clock may know whole milliseconds only.
-        if not self._state.commit.sync_here(HERE_LOGS_MAX, HERE_BYTES_MAX):
-            return False
-        self._late_ns = max(self._late_ns + stopwatch_ns() - began_ns - HERE_NS, 0)
+        # While it syncs, nothing is read; what arrives meanwhile shares the next sync.
+        if not commit.sync_here(HERE_LOGS_MAX, HERE_BYTES_MAX):
+            commit.kick()
+            return
+        self._note_sync(stopwatch_ns() - began_ns, HERE_NS if len(self._durable) > 1 else HERE_ALONE_NS)
+        self._heard()
+
+    def _note_sync(self, took_ns: int, allowed_ns: int) -> None:
+        """After slow syncs the disk thread has the work, for a while."""
+        self._late_ns = max(self._late_ns + took_ns - allowed_ns, 0)
         if not self._late_ns:
             self._pause_s = PAUSE_S_MIN
+            self._thread_until = 0.0
         elif self._late_ns > LATE_NS_MAX:
-            self._late_ns = LATE_NS_MAX  # One quick sync shows that it is over.
+            # Half of it: on a machine whose cores are busy, one late wake-up must not be a slow disk again.
+            self._late_ns = LATE_NS_MAX // 2
             self._thread_until = self._loop.time() + self._pause_s
             self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
-        self._heard()
-        return True
 
     def _after_sync(self) -> None:
         """Called by the disk thread."""
@@ -451,4 +486,9 @@ class LoopDriver(Driver):
         self._ring.set()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=limit_s)
-        self._core.close()
+        steps = self._core.close()
+        try:
+            for _ in steps:
+                await asyncio.sleep(0)
+        finally:
+            exhaust(steps)  # The rest, if it was cancelled.

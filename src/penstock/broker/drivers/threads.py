@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.interpreter import Driver, Operation
-from penstock.broker.steps import Arrival, Aside, Durable, GiveWay, Step, Steps
+from penstock.broker.steps import Arrival, Aside, Durable, GiveWay, Step, Steps, exhaust
 from penstock.errors import Closed, PenstockError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class ThreadDriver(Driver):
 
     def open(self) -> None:
         """Recover the broker and start keeping time."""
-        self._core.open()
+        exhaust(self._core.open())
         self._state.commit.listeners.append(self._after_sync)
         self._state.alarms.on_earlier = self._ring.set
         self._run_jobs()
@@ -174,4 +174,4 @@ class ThreadDriver(Driver):
             self._timekeeper.join(timeout_ms / 1000)
         self._state.commit.close()  # Without the lock, which its thread may be waiting for (_after_sync).
         with self._lock:
-            self._core.close()
+            exhaust(self._core.close())

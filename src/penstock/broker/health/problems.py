@@ -102,6 +102,12 @@ class Problems:
         for key in [key for key, problem in self.all_by_key() if problem.topic == topic]:
             del self._known[key]
 
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """A partition is not here any more."""
+        for key, problem in self.all_by_key():
+            if problem.topic == topic and problem.partition == partition:
+                del self._known[key]
+
     def all_by_key(self) -> list[tuple[Hashable, StorageProblem]]:
         """The same with their keys."""
         return list(self._known.items())
@@ -110,8 +116,8 @@ class Problems:
 
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
         """Report what is wrong with a log, and what will be; ``what`` it holds, in words."""
-        place = "" if topic is None else f" of {topic}" if partition is None else f" of {topic}:{partition}"
-        name = f"the {what}{place}"
+        subject = "" if topic is None else f" of {topic}" if partition is None else f" of {topic}:{partition}"
+        name = f"the {what}{subject}"
 
         def damaged(found: DamagedRange) -> None:
             self._damaged(name, found, topic, partition)

@@ -53,42 +53,42 @@ from penstock.model.info import (
     Verdict,
 )
 
-AGAIN: Final = 2  # Failures of a message that fails again and again.
-MOMENT_SECONDS: Final = 1.0  # Work for so long is no backlog.
-IDLE_HANDS_SECONDS: Final = 10.0  # Consumers with nothing in hand should have asked for something by then.
+AGAIN: Final = 2  # From this many failures on, a message counts as failing repeatedly.
+MOMENT_SECONDS: Final = 1.0  # Less work than this is not a backlog.
+IDLE_CONSUMERS_SECONDS: Final = 10.0  # Consumers without leases should have received something by then.
 ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
 BALANCE: Final = 0.1  # Rates that differ by less are equal.
-BATCH_SECONDS: Final = 60.0  # A message that waits for its batch for so long is not late.
+BATCH_SECONDS: Final = 60.0  # A message may wait this long for the next batch.
 BEHIND_SECONDS: Final = 10.0  # A group whose oldest message is younger is not falling behind.
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verdict is made of."""
+    """The facts that a verdict is based on."""
 
     lag: int
     lag_seconds: float  # Age of the oldest message that is not settled.
-    in_flight: int  # In hand; of a stream group, read and not committed.
-    waiting: int  # Given back: for a later attempt, or until their key is free.
+    in_flight: int  # Leased; for a stream group, read but not committed.
+    waiting: int  # Released: until their next attempt, or until their key is free.
     consumers: int
     rates: GroupRates
     oldest: Unacked | None
-    quiet_seconds: float  # How long consumers are there and have not acked.
+    quiet_seconds: float  # How long there have been consumers without any ack.
     visibility_seconds: float
-    batches: bool = False  # Its reader is no member, and commits many messages at a time.
+    batches: bool = False  # The reader is not a member and commits in batches.
 
     @property
     def fresh(self) -> int:
-        """Messages that anyone could have now."""
+        """Messages that could be delivered now."""
         return max(self.lag - self.in_flight - self.waiting, 0)
 
     @property
     def settled_rate(self) -> float:
-        """Messages a second that the group is done with."""
+        """Messages settled per second."""
         return self.rates.acked + self.rates.dead_lettered
 
     @property
     def net_rate(self) -> float:
-        """By how many messages a second the lag shrinks; 0 if that is within the noise."""
+        """By how many messages per second the lag shrinks; 0 if within the noise."""
         net = self.settled_rate - self.rates.published
         return net if abs(net) > BALANCE * self.rates.published else 0.0
 
@@ -120,50 +120,50 @@ def judge(standing: Standing) -> Verdict:
 
 
 def judge_pipeline(group: GroupInfo | GroupState, run: PipelineRun, state: str) -> Verdict:
-    """The verdict on a group of a pipeline, by the age of what waits and by the state of its last run."""
+    """The verdict on a pipeline's group, by the age of its oldest message and the state of its last run."""
     if group.lag == 0:
         return group.verdict
     waits = f"{_wait(group.lag)}, the oldest for {duration(group.lag_seconds)}"
     if state == "failed":
-        return Verdict(word="failing", text=f"{waits}; the pipeline {run.name} has failed")
+        return Verdict(word="failing", text=f"{waits}; pipeline {run.name} has failed")
     if state == PIPELINE_LOST:
-        return Verdict(word="stalled", text=f"{waits}; the pipeline {run.name} no longer reports")
+        return Verdict(word="stalled", text=f"{waits}; pipeline {run.name} has stopped reporting")
     if state not in PIPELINE_LIVE:
-        return Verdict(word="idle", text=f"{waits}; the pipeline {run.name} is {state}")
+        return Verdict(word="idle", text=f"{waits}; pipeline {run.name} is {state}")
     if group.lag_seconds <= BATCH_SECONDS:
         return Verdict(
-            word="keeping up", text=f"{_wait(group.lag)} for the next batch of the pipeline {run.name}"
+            word="keeping up", text=f"{_wait(group.lag)} for the next batch of pipeline {run.name}"
         )
     behind = group.rates.acked <= group.rates.published
     return Verdict(
         word="falling behind" if behind else "draining",
-        text=f"{waits}; the pipeline {run.name} is {state}; {_flow(group.rates)}",
+        text=f"{waits}; pipeline {run.name} is {state}; {_flow(group.rates)}",
     )
 
 
 def drain_seconds(standing: Standing) -> float | None:
-    """How long until nothing is left, if it goes on as it did of late; None if it does not get there."""
+    """Seconds until the lag is 0 at the current rates; None if it never is."""
     if standing.lag == 0:
         return 0.0
     return standing.lag / standing.net_rate if standing.net_rate > 0 else None
 
 
 def _alone(standing: Standing) -> Verdict:
-    return Verdict(word="no consumers", text=f"{_wait(standing.lag)}, and nobody consumes")
+    return Verdict(word="no consumers", text=f"{_wait(standing.lag)}; no consumer is connected")
 
 
 def _all_done(standing: Standing) -> Verdict:
     rates = standing.rates
     if rates.published == 0 and rates.acked == 0:
-        return Verdict(word="idle", text="nothing waits")
-    return Verdict(word="keeping up", text=f"nothing waits; {_flow(rates)}")
+        return Verdict(word="idle", text="no messages are waiting")
+    return Verdict(word="keeping up", text=f"no messages are waiting; {_flow(rates)}")
 
 
 def _still(standing: Standing) -> Verdict:
-    """Nothing was acked of late."""
+    """Nothing was acked recently."""
     oldest, rates, quiet = standing.oldest, standing.rates, standing.quiet_seconds
     if standing.lag_seconds < MOMENT_SECONDS and rates.dead_lettered == 0:
-        return Verdict(word="keeping up", text=f"{_messages(standing.lag)} came within the last second")
+        return Verdict(word="keeping up", text=f"{_messages(standing.lag)} arrived within the last second")
     overdue = standing.in_flight > 0 and quiet >= standing.visibility_seconds
     if oldest is not None and standing.last and (oldest.failures > 0 or overdue):
         return _blocked(standing, oldest)
@@ -171,7 +171,7 @@ def _still(standing: Standing) -> Verdict:
         return _failing(standing)
     if oldest is not None and standing.in_flight == 0 and standing.fresh == 0:
         return _blocked(standing, oldest)
-    if overdue or (standing.in_flight == 0 and quiet >= IDLE_HANDS_SECONDS):
+    if overdue or (standing.in_flight == 0 and quiet >= IDLE_CONSUMERS_SECONDS):
         return _stalled(standing)
     return Verdict(word="working", text=_left(standing))
 
@@ -206,43 +206,45 @@ def _blocked(standing: Standing, oldest: Unacked) -> Verdict:
 
 def _story(oldest: Unacked) -> str:
     if oldest.consumer is not None and not oldest.failures:
-        return f"{oldest.consumer} has {oldest.id}, and does not answer"
+        return f"{oldest.id} is leased to {oldest.consumer}, which has not acked it"
     story = (
-        f"{oldest.id} failed {_times(oldest.failures)}" if oldest.failures else f"{oldest.id} was given back"
+        f"{oldest.id} failed {_times(oldest.failures)}" if oldest.failures else f"{oldest.id} was released"
     )
     if oldest.error:
         story += f" ({_short(oldest.error)})"
     if oldest.consumer is not None:
-        return f"{story}, and {oldest.consumer} has it now"
-    return f"{story}, and comes again in {duration(oldest.due_seconds)}" if oldest.due_seconds else story
+        return f"{story} and is now leased to {oldest.consumer}"
+    return (
+        f"{story} and will be redelivered in {duration(oldest.due_seconds)}" if oldest.due_seconds else story
+    )
 
 
 def _beside(standing: Standing, oldest: Unacked) -> str:
     if oldest.behind:
         return f"{_wait(oldest.behind, 'message', ' with its key')} behind it"
     others = standing.lag - 1
-    return f"{_wait(others, 'other')} too" if others else "all else is settled"
+    return f"{_wait(others, 'other')}, too" if others else "everything else is settled"
 
 
 def _failing(standing: Standing) -> Verdict:
     rates = standing.rates
-    text = f"nothing was acked, {_rate(rates.failed)} failed"
+    text = f"nothing acked, {_rate(rates.failed)} failed"
     if rates.dead_lettered > 0:
-        text += f", {_rate(rates.dead_lettered)} went to the dead letters"
+        text += f", {_rate(rates.dead_lettered)} dead-lettered"
     if standing.oldest is not None and standing.oldest.error:
         text += f"; {standing.oldest.id}: {_short(standing.oldest.error)}"
     return Verdict(word="failing", text=text)
 
 
 def _stalled(standing: Standing) -> Verdict:
-    there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} there"
+    there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} connected"
     text = f"{_left(standing)}, {there}, and nothing was acked for {duration(standing.quiet_seconds)}"
     if standing.oldest is not None and standing.oldest.consumer is not None:
-        text += f"; {standing.oldest.consumer} has {standing.oldest.id}"
+        text += f"; {standing.oldest.id} is leased to {standing.oldest.consumer}"
     return Verdict(word="stalled", text=text)
 
 
-# Words.
+# Wording.
 
 
 def _count(count: int, noun: str) -> str:
@@ -254,11 +256,11 @@ def _messages(count: int) -> str:
 
 
 def _wait(count: int, noun: str = "message", which: str = "") -> str:
-    return f"{_count(count, noun)}{which} {'waits' if count == 1 else 'wait'}"
+    return f"{_count(count, noun)}{which} {'is' if count == 1 else 'are'} waiting"
 
 
 def _left(standing: Standing) -> str:
-    """What is not settled: 7 messages wait, 3 are in flight."""
+    """What is not settled: 7 messages are waiting, 3 are in flight."""
     in_flight = min(standing.in_flight, standing.lag)
     waiting = standing.lag - in_flight
     if not in_flight:
@@ -272,11 +274,11 @@ def _times(count: int) -> str:
 
 
 def _flow(rates: GroupRates) -> str:
-    return f"{_rate(rates.published)} come, {_rate(rates.acked)} are acked"
+    return f"{_rate(rates.published)} published, {_rate(rates.acked)} acked"
 
 
 def _rate(rate: float) -> str:
-    """Three digits say enough: 0.4/s, 12.5/s, 480/s, 12,000/s."""
+    """At most three digits: 0.4/s, 12.5/s, 480/s, 12,000/s."""
     if rate >= 100 or rate == 0:
         return f"{rate:,.0f}/s"
     return f"{rate:.1f}/s" if rate >= 0.1 else "under 0.1/s"
@@ -288,7 +290,7 @@ def _short(error: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a person says it, rounded: 800 ms, 12 s, 5 min, 3 h, 4 d."""
+    """Rounded for people: 800 ms, 12 s, 5 min, 3 h, 4 d."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.journal.last_value import compact_last_values
+from penstock.broker.journal.last_value import Compaction
 from penstock.clock import Clock
 from penstock.errors import CorruptionError
 from penstock.log.files import Files
@@ -88,6 +88,7 @@ class Intents:
         self.resumed: set[str] = set()  # Those of them that somebody was at before, and may have begun.
         self.alarm_ms = -1
         self._clock = clock
+        self._compaction = Compaction(self.log)
         self._summarised = 0  # log.written at the last summary.
         self._replay()
 
@@ -157,6 +158,7 @@ class Intents:
         self._append(done)
         self._apply(done)
         self.resumed.discard(intent.application)
+        self._compaction.tidy()
         if self.log.written - self._summarised > SEGMENT_BYTES:
             self._summarise()
 
@@ -171,5 +173,5 @@ class Intents:
 
     def _summarise(self) -> None:
         summary = Summary(self.applications, list(self.pending.values()))
-        if compact_last_values(self.log, [self._batch(summary)]):
+        if self._compaction.compact([self._batch(summary)]):
             self._summarised = self.log.written

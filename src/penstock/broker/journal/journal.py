@@ -17,7 +17,7 @@ its start.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -34,6 +34,12 @@ SNAPSHOT_VERSION: Final = 1
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # Small, so that retention of the journal is fine-grained.
 PENDING_MAX: Final = 1000  # Events; then they are written even if nobody waits for them, or nothing is lent.
 READ_RECORDS: Final = 10_000  # Replayed at a time, which bounds memory.
+
+
+class Snapshot(NamedTuple):
+    end: int  # The journal's, and ...
+    written: int  # ... its ``log.written``, when it was taken.
+    data: bytes
 
 
 class Journal:
@@ -116,11 +122,18 @@ class Journal:
 
     def save_snapshot(self, state: dict[str, Any]) -> None:
         """Replace the snapshot by ``state``, which holds up to the journal's end."""
+        self.install(self.snapshot(state))
+
+    def snapshot(self, state: dict[str, Any]) -> Snapshot:
+        """A snapshot of ``state``, which holds up to the journal's end; to be installed now or later."""
         assert not self._pending, "flush before a snapshot"
         body = msgspec.msgpack.encode({**state, "version": SNAPSHOT_VERSION, "journal_offset": self.log.end})
-        self._files.write_file(self._path, crc32c(body).to_bytes(4, "big") + body)
-        self.snapshot_written = self.log.written
-        self.snapshot_end = self.log.end
+        return Snapshot(self.log.end, self.log.written, crc32c(body).to_bytes(4, "big") + body)
+
+    def install(self, taken: Snapshot) -> None:
+        self._files.write_file(self._path, taken.data)
+        self.snapshot_written = taken.written
+        self.snapshot_end = taken.end
 
     def check_whole(self) -> None:
         """Without a snapshot the journal must reach back to its beginning: nothing else knows it."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.journal.last_value import compact_last_values
+from penstock.broker.journal.last_value import Compaction
 from penstock.clock import Clock
 from penstock.errors import CorruptionError
 from penstock.groups.transactions import Transaction
@@ -43,6 +43,7 @@ class Ledger:
         self.by_name: dict[str, Transaction] = {}  # The one that changed last is last.
         self.by_producer: dict[int, str] = {}
         self._clock = clock
+        self._compaction = Compaction(self.log)
         self._summarised = 0  # log.written at the last summary ...
         self._summary_bytes = 0  # ... and how long that was.
         self._replay()
@@ -56,6 +57,7 @@ class Ledger:
         self.log.append(self._batch([(name, known)]))
         self._apply(name, known)
         self._make_room()
+        self._compaction.tidy()
         if self.log.written - self._summarised > max(SEGMENT_BYTES, 2 * self._summary_bytes):
             self._summarise()
 
@@ -112,8 +114,8 @@ class Ledger:
         begun = self.log.written
         entries = list(self.by_name.items())
         starts = range(0, len(entries), SUMMARY_RECORDS)
-        if compact_last_values(
-            self.log, (self._batch(entries[start : start + SUMMARY_RECORDS]) for start in starts)
+        if self._compaction.compact(
+            self._batch(entries[start : start + SUMMARY_RECORDS]) for start in starts
         ):
             self._summarised = self.log.written
             self._summary_bytes = self.log.written - begun

@@ -22,19 +22,20 @@ waits for its own response, so a member that joins wakes no other.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.kafka.matching import TOO_LONG, Matching
+from penstock.broker.registry.registry import first_generation
 from penstock.broker.state import Group, MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.broker.stream.commits import Commits, check_group_id, protocol_of
-from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.subscribers import joins_for, readers
 from penstock.config.broker import Kind
 from penstock.errors import Closed, LimitReached
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
+from penstock.groups.configs import GroupConfig, with_usual
 from penstock.groups.consumers import HEARTBEAT_MS, SESSION_MS, ConsumerGroup
 from penstock.groups.heartbeats import JOIN, ConsumerGroupState, HeartbeatResult, MemberHeartbeat, Topics
 from penstock.groups.patterns import NOTHING_TRIED, Tried, problem_of
@@ -47,6 +48,7 @@ from penstock.groups.rebalance import (
     SyncRequest,
     SyncResult,
 )
+from penstock.groups.shares import ShareGroups, ShareMember
 from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
@@ -58,10 +60,9 @@ LOOK_MS: Final = 3600_000  # A waiter checks again after this, even if it was no
 class Coordination:
     """The members of all Kafka groups."""
 
-    def __init__(self, state: State, catalogue: Catalogue, commits: Commits, matching: Matching) -> None:
+    def __init__(self, state: State, commits: Commits, matching: Matching) -> None:
         self._state = state
         self._matching = matching
-        self._catalogue = catalogue
         self._commits = commits
         self._floor = -1  # The generation behind which groups begin; -1: none has yet.
         self._latest = 0  # Of all groups.
@@ -94,6 +95,8 @@ class Coordination:
         return (yield from self._answer(pending))
 
     def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
+        if not name:
+            return Code.INVALID_GROUP_ID
         group = self._state.member_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             return Code.UNKNOWN_MEMBER_ID
@@ -159,6 +162,11 @@ class Coordination:
         if group is None:
             return Code.ILLEGAL_GENERATION if by.generation >= 0 else Code.NONE
         return group.machine.check_commit(by, self._now())
+
+    def protocol(self, name: str) -> str:
+        """What the members of a group have agreed on; empty if there are none."""
+        group = self._state.member_groups.get(name)
+        return "" if group is None else group.machine.protocol_type or ""
 
     def check_reader(self, name: str, member: str, epoch: int) -> Code:
         """Whether the client that fetches offsets is a member at that epoch."""
@@ -279,6 +287,20 @@ class Coordination:
 
     # Time.
 
+    def keep_share_member(self, groups: ShareGroups[Any], member: ShareMember) -> None:
+        """Give a member of a share group time until its next heartbeat."""
+        said = self._state.group_configs.get(member.group, GroupConfig())
+        session_ms = with_usual(said, self._state.config.group).share_session_ms
+        member.deadline_ms = self._now() + session_ms
+        self._state.alarms.set(groups, member.deadline_ms)
+
+    def look_at_shares(self, groups: ShareGroups[Any]) -> None:
+        """Remove the members of share groups that were silent for too long."""
+        groups.tick(self._now())
+        deadline_ms = groups.next_deadline_ms()
+        if deadline_ms is not None:
+            self._state.alarms.set(groups, deadline_ms)
+
     def look(self, group: MemberGroup) -> None:
         """Its alarm rang: somebody is silent, or a meeting is over."""
         if self._state.member_groups.get(group.name) is group:
@@ -317,17 +339,18 @@ class Coordination:
 
     def _generation_before(self, name: str) -> int:
         if self._floor < 0:
-            self._floor = self._latest = self._catalogue.generations
-        self._catalogue.reserve_generations(self._latest)
+            self._floor = self._latest = self._state.registry.generations
+        self._state.registry.reserve_generations(self._latest)
         if len(self._ended) > ENDED_MAX:
             self._floor = self._latest
             self._ended.clear()
-        return max(self._floor, self._ended.pop(name, 0))
+        first = first_generation(self._state.registry.group_epoch(name))
+        return max(self._floor, self._ended.pop(name, 0), first)
 
     def _note_generation(self, group: MemberGroup) -> None:
         """It may have come to another one, which was reserved long before."""
         self._latest = max(self._latest, group.machine.generation)
-        self._catalogue.reserve_generations(self._latest)
+        self._state.registry.reserve_generations(self._latest)
 
     def _look_again(self, group: MemberGroup) -> None:
         """Be woken when it is time; a group that nobody is in is not kept."""

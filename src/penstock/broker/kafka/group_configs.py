@@ -9,15 +9,18 @@ create them.  A change made to one queue group with Penstock's own API affects o
 returns the settings in effect.
 """
 
+from collections import deque
 from typing import Final
 
 import msgspec
 
+from penstock.broker.registry.registry import GROUPS
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Steps
 from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.broker.stream.commits import check_group_id
 from penstock.broker.topic.groups import Groups
+from penstock.broker.turns import Turn
 from penstock.config.broker import READ_COMMITTED, READ_UNCOMMITTED, GroupOptions, Isolation
 from penstock.errors import DirectoryUnusable, InvalidValue, Overloaded
 from penstock.groups.configs import SHARE_LOCKS, GroupConfig, GroupRules, with_usual
@@ -36,20 +39,24 @@ class GroupConfigs:
     def __init__(self, state: State, groups: Groups) -> None:
         self._state = state
         self._groups = groups
-        self._path = f"{state.directory}/groups.json"
+        self._changes: deque[Turn] = deque()  # One at a time.
         self._error: DirectoryUnusable | None = None  # The file is damaged.
 
     def open(self) -> None:
-        files = self._state.files
-        if not files.exists(self._path):
+        data = self._state.registry.read(GROUPS)
+        if data is None:
             return
         try:
-            self._state.group_configs = decode_checked(files.read_file(self._path), GroupConfigBook).groups
+            self.load(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
             message = f"{why}: until then Kafka groups have the usual settings"
             self._state.problems.report("groups.json", "file_damaged", message)
+
+    def load(self, data: bytes) -> None:
+        """The settings as they were stored, perhaps by another node."""
+        self._state.group_configs = decode_checked(data, GroupConfigBook).groups
 
     def said(self, name: str) -> GroupConfig:
         """What was said about a group."""
@@ -80,11 +87,13 @@ class GroupConfigs:
     def alter(self, name: str, said: GroupConfig) -> Steps[None]:
         """From now on this is said, and nothing else."""
         check_group_id(name)
-        before = self.said(name)
-        others = {one: config for one, config in self._state.group_configs.items() if one != name}
-        if len(others) >= GROUPS_MAX:
-            raise Overloaded(what="groups with settings", limit=GROUPS_MAX)
-        self._save(others if said == NOTHING else others | {name: said})
+        with Turn(self._state, [self._changes]) as turn:
+            yield from turn.wait()
+            before = self.said(name)
+            others = {one: config for one, config in self._state.group_configs.items() if one != name}
+            if len(others) >= GROUPS_MAX:
+                raise Overloaded(what="groups with settings", limit=GROUPS_MAX)
+            yield from self._save(others if said == NOTHING else others | {name: said})
         options = self._options(before, said)
         for topic in self._queued(name) if options else ():
             yield from self._groups.ensure(topic, name, options)
@@ -108,11 +117,11 @@ class GroupConfigs:
             if name in topic.groups and topic.groups[name].settings.kind == "queue"
         ]
 
-    def _save(self, groups: dict[str, GroupConfig]) -> None:
+    def _save(self, groups: dict[str, GroupConfig]) -> Steps[None]:
         if self._error is not None:
             raise self._error
-        self._state.files.write_file(self._path, encode_checked(GroupConfigBook(groups=groups)))
-        self._state.group_configs = groups  # Only now: what is not on disk did not happen.
+        yield from self._state.registry.write(GROUPS, encode_checked(GroupConfigBook(groups=groups)))
+        self._state.group_configs = groups  # Only now: what is not stored did not happen.
 
 
 def _strictest(levels: list[Isolation]) -> Isolation:

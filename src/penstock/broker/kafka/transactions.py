@@ -37,9 +37,15 @@ from penstock.broker.publish.publishing import Appended, Publishing
 from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.stream.commits import Commits, check_commit
-from penstock.broker.topic.catalogue import Catalogue
 from penstock.config.broker import DAY_MS
-from penstock.errors import CorruptionError, LimitReached, PenstockError, ProducerUnknown, RequestError
+from penstock.errors import (
+    CorruptionError,
+    LimitReached,
+    NotInCluster,
+    PenstockError,
+    ProducerUnknown,
+    RequestError,
+)
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
@@ -69,13 +75,11 @@ class Transactions:
     def __init__(
         self,
         state: State,
-        catalogue: Catalogue,
         publishing: Publishing,
         commits: Commits,
         coordination: Coordination,
     ) -> None:
         self._state = state
-        self._catalogue = catalogue
         self._publishing = publishing
         self._commits = commits
         self._coordination = coordination
@@ -118,10 +122,12 @@ class Transactions:
         if self._error is not None:
             raise self._error
         if self._state.ledger is None:
+            if self._state.files.cache:
+                raise NotInCluster(what="Kafka transactions")
             self._state.files.make_directory(self._directory)
             durability = "memory" if self._state.in_memory else "fsync"
             self._state.ledger = Ledger(self._state.files, self._directory, durability, self._state.clock)
-            self._state.problems.watch(self._state.ledger.log, "ledger of transactions")
+            self._state.watch(self._state.ledger.log, "ledger of transactions")
         return self._state.ledger
 
     def forget_idle(self) -> None:
@@ -145,7 +151,7 @@ class Transactions:
         ``producer_id`` and ``epoch`` are those it has, or -1.
         """
         if name is None:
-            return self._catalogue.new_producer_id(), 0
+            return self._state.registry.new_producer_id(), 0
         checked_name(name)
         whole_number("timeout_ms", timeout_ms, 1, TIMEOUT_MS_MAX)
         owner = (producer_id, epoch) if producer_id >= 0 else None
@@ -162,7 +168,7 @@ class Transactions:
             owner = owner and (known.producer_id, known.epoch)
         fresh = rules.initialise(
             known,
-            self._catalogue.new_producer_id,
+            self._state.registry.new_producer_id,
             timeout_ms=timeout_ms,
             now_ms=self._state.clock.wall_ms(),
             owner=owner,
@@ -279,7 +285,7 @@ class Transactions:
         known = self._known(name, producer_id, claim)  # Somebody may have been quicker.
         now_ms = self._state.clock.wall_ms()
         if next_epoch:
-            new_producer_id = self._catalogue.new_producer_id
+            new_producer_id = self._state.registry.new_producer_id
             decided = rules.end_epoch(known, producer_id, epoch, commit, new_producer_id, now_ms)
         else:
             decided = rules.end(known, producer_id, epoch, commit, now_ms)
@@ -398,12 +404,13 @@ class Transactions:
     def _mark(self, known: Transaction) -> None:
         """A marker to every partition that waits for one; one that fails does not keep the others from it."""
         failure: PenstockError | None = None
-        for partition in self._enlisted(known.partitions):
-            if known.producer_id in partition.log.transactions.open:
-                try:
-                    self._end_on(partition, known.producer_id, known.epoch, known.state == "committing")
-                except PenstockError as error:
-                    failure = error
+        for place in sorted(known.partitions):
+            try:
+                for partition in self._enlisted([place]):
+                    if known.producer_id in partition.log.transactions.open:
+                        self._end_on(partition, known.producer_id, known.epoch, known.state == "committing")
+            except PenstockError as error:
+                failure = error
         if failure is not None:
             raise failure
 
@@ -447,6 +454,8 @@ class Transactions:
     def _close_orphans(self) -> Steps[None]:
         """Abort what no transaction stands for: only a lost or older ledger leaves that (X2)."""
         for partition in list(self._partitions()):
+            if partition.epoch:
+                continue  # In a cluster the ledger of another node may stand for it.
             for producer_id in list(partition.log.transactions.open):
                 ledger = self._state.ledger
                 known = None if ledger is None else ledger.of_producer(producer_id)

@@ -13,11 +13,12 @@ import logging
 from penstock.broker.maintenance.restoring import forget_idle, held_from
 from penstock.broker.publish.staging import Staging
 from penstock.broker.state import GroupCursor, Partition, State, Topic
-from penstock.broker.steps import GiveWay, Steps
+from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import behind, skip_deleted
 from penstock.broker.storage.replay import snapshot_state
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.log.log import Log
 from penstock.log.maintenance.compaction import compact_steps
 from penstock.log.maintenance.retention import retention_cut
 from penstock.wire.records import APPEND_TIME
@@ -26,6 +27,7 @@ from penstock.wire.staged import STAGING
 logger = logging.getLogger("penstock")
 
 FLUSH_MS = 1000
+SLICE = 100  # Partitions that are looked at before others have a turn.
 REPLAYED_MAX = 1000  # So many decisions are replayed in some milliseconds.
 
 
@@ -34,11 +36,17 @@ class Maintenance:
         self._state = state
         self._staging = staging
 
-    def flush(self) -> None:
+    def flush(self) -> Steps[None]:
         """Write what was only noted; sync logs that promise to be flushed every second."""
-        for topic in self._state.topics.values():
+        for topic in list(self._state.topics.values()):
             for partition in topic.partitions:
+                if topic.deleted:
+                    break
                 self._flush_partition(topic, partition)
+                if partition.number % SLICE == SLICE - 1:
+                    yield GiveWay()
+            if topic.settings.durability == "os":
+                self._state.commit.kick()
 
     def _flush_partition(self, topic: Topic, partition: Partition) -> None:
         journal = partition.journal
@@ -51,8 +59,7 @@ class Maintenance:
         if topic.settings.durability == "os":
             for log in (partition.log, journal.log if journal else None):
                 if log is not None and log.durable < log.written:
-                    self._state.commit.mark(log)
-            self._state.commit.kick()
+                    self._state.commit.mark_later(log)
 
     def upkeep(self) -> Steps[None]:
         """Retention, compaction and snapshots, one partition after the other."""
@@ -63,17 +70,21 @@ class Maintenance:
             for partition in topic.partitions:
                 if topic.deleted:
                     break
+                if partition.closed:
+                    continue
                 try:
-                    self.retain(topic, partition)
+                    yield from self.retain(topic, partition)
                     yield from self.compact(topic, partition)
                     yield from self._tidy(partition)
-                    self.maybe_snapshot(partition)
+                    taken = yield from self.maybe_snapshot(partition)
+                    if taken or partition.number % SLICE == SLICE - 1:
+                        yield GiveWay()
                 except PenstockError as error:  # The other partitions are looked after all the same.
                     if not self._state.problems.trouble(error):
                         logger.warning("upkeep of %s: %s", partition.directory, error)
 
-    def retain(self, topic: Topic, partition: Partition) -> None:
-        """Delete what is older or larger than the topic keeps."""
+    def retain(self, topic: Topic, partition: Partition) -> Steps[None]:
+        """Delete what is older or larger than the topic keeps, one segment after the other."""
         log = partition.log
         settings = topic.settings
         aging_ms = self._state.aging_ms()
@@ -89,9 +100,15 @@ class Maintenance:
             return
         if cut >= log.end and log.end > log.start:
             log.roll()  # The active segment has outlived its time too: seal it, so that it can go.
-        log.delete_before(cut)
-        self._overtake(partition)
-        self._trim_journal(partition)
+        for base in [segment.base_offset for segment in log.segments()[1:]]:
+            if base <= cut:
+                log.delete_before(base)
+                self._overtake(partition)
+                yield GiveWay()
+                if topic.deleted or topic.partitions.get(partition.number) is not partition:
+                    return
+        if (yield from self._snapshot(partition)):
+            self._trim_journal(partition)
 
     def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
         """Delete what lies below an offset, whatever retention says; None is all there is."""
@@ -102,7 +119,8 @@ class Maintenance:
         if wanted > log.start:
             log.begin_at(wanted)
             self._overtake(partition)
-            self._trim_journal(partition)
+            if self.snapshot(partition):
+                self._trim_journal(partition)
             topic.wake()
         return log.start
 
@@ -115,7 +133,8 @@ class Maintenance:
 
     def _free_consumers(self, partition: Partition, cursor: GroupCursor) -> None:
         """What consumers hold of deleted messages does not count against them any more."""
-        consumers = partition.topic.groups[cursor.group].consumers
+        group = partition.topic.groups.get(cursor.group)  # None: it is being created.
+        consumers = {} if group is None else group.consumers
         start = partition.log.start
         for lease in cursor.engine.leases.values():
             if lease.consumer in consumers:
@@ -125,12 +144,9 @@ class Maintenance:
     def _trim_journal(self, partition: Partition) -> None:
         """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
         journal = partition.journal
-        if journal is None:
-            return
-        if not self.snapshot(partition):
-            return
-        since_ms = self._first_ms(partition)
-        journal.log.delete_before(journal.log.offset_at(since_ms))
+        if journal is not None:
+            offset = journal.log.offset_at(self._first_ms(partition))
+            journal.log.delete_before(min(offset, journal.snapshot_end))
 
     def _first_ms(self, partition: Partition) -> int:
         """The time of the first batch, whether or not anybody sees it; now, if there is none."""
@@ -153,10 +169,10 @@ class Maintenance:
             return  # What it has begun is known by the numbers that are there.
         partition.producers.expire(self._state.aging_ms())
         if partition.schedule is not None:
-            for _ in partition.schedule.maintain_steps(self._state.clock.wall_ms()):
-                yield GiveWay()
+            for log in partition.schedule.maintain_steps(self._state.clock.wall_ms()):
+                yield GiveWay() if log is None else Durable(log)
 
-    def maybe_snapshot(self, partition: Partition) -> None:
+    def maybe_snapshot(self, partition: Partition) -> Steps[bool]:
         """Take a snapshot if replaying the journal has become long, or would redo an outbox that is done.
 
         Redoing is harmless only as long as the targets remember this
@@ -166,7 +182,8 @@ class Maintenance:
         if journal is not None:
             grown = journal.log.written - journal.snapshot_written
             if grown >= self._state.config.snapshot_bytes or partition.outbox_targets:
-                self.snapshot(partition)
+                return (yield from self._snapshot(partition))
+        return False
 
     def close_journal(self, partition: Partition) -> None:
         """Before the end: write what was noted, and a snapshot if the next open would have much to replay.
@@ -182,6 +199,16 @@ class Maintenance:
 
     def snapshot(self, partition: Partition) -> bool:
         """Write the partition's delivery state down whole, unless it is; False if something is on its way."""
+        steps = self._snapshot(partition)
+        try:
+            next(steps)
+        except StopIteration as end:
+            done: bool = end.value
+            return done
+        steps.close()  # In a cluster it would have to wait; upkeep does.
+        return False
+
+    def _snapshot(self, partition: Partition) -> Steps[bool]:
         journal = partition.journal
         if journal is None or partition.outbox:
             return False
@@ -190,17 +217,29 @@ class Maintenance:
             return True
         if journal.snapshot_end == journal.log.end and not partition.outbox_targets:
             return True
-        self._sync_targets(partition)
-        journal.save_snapshot(snapshot_state(partition))
-        partition.outbox_targets.clear()
+        taken = journal.snapshot(snapshot_state(partition))
+        targets = {target: partition.outbox_sequences.get(target) for target in partition.outbox_targets}
+        # It forgets what the outbox has published, so that must not be lost any more.
+        for name, number in targets:
+            topic = self._state.topics.get(name)
+            target = None if topic is None else topic.partitions.get(number)
+            if target is not None:  # Else it was durable before it left.
+                yield from _secured(target.log)
+        if journal.log.cached:  # Else it might know of decisions that were never made.
+            yield from _secured(journal.log)
+        if taken.end >= journal.snapshot_end:  # Else another one was quicker.
+            journal.install(taken)
+        for place, sequence in targets.items():
+            if partition.outbox_sequences.get(place) == sequence:  # Else there is more by now.
+                partition.outbox_targets.discard(place)
         return True
 
-    def _sync_targets(self, partition: Partition) -> None:
-        """A snapshot forgets what the outbox has published, so that must not be lost any more."""
-        for name, number in partition.outbox_targets:
-            topic = self._state.topics.get(name)
-            if topic is not None and number < len(topic.partitions):
-                topic.partitions[number].log.sync()
+
+def _secured(log: Log) -> Steps[None]:
+    """Until everything is durable: by a sync here and now, or in a cluster by the next commit round."""
+    log.sync()
+    if log.durable < log.written:
+        yield Durable(log)
 
 
 def archived(partition: Partition) -> int:

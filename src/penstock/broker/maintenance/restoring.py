@@ -140,9 +140,9 @@ class Restoring:
         """Consumers that had not noticed yet that retention overtook them do so now."""
         for group in partition.topic.groups.values():
             for consumer in group.consumers.values():
-                place = consumer.positions.get(partition.number)
-                if place is not None:
-                    consumer.positions[partition.number] = max(place, partition.log.start)
+                position = consumer.positions.get(partition.number)
+                if position is not None:
+                    consumer.positions[partition.number] = max(position, partition.log.start)
 
     def _remember_ids(self, partition: Partition, restoration: Restoration) -> None:
         since_ms = self._state.clock.wall_ms() - partition.topic.settings.dedup_window_ms

@@ -46,7 +46,7 @@ class Browsing:
             raise InvalidValue(
                 name="offset", value=offset, why="name the partition too; this topic has several"
             )
-        partitions = topic.partitions if number is None else [topic.partition(number)]
+        partitions = topic.partitions.owned if number is None else [topic.partition(number)]
         messages: list[StoredMessage] = []
         complete_ms: int | None = None  # Up to here nothing is missing; None: nothing is at all.
         for partition in partitions:
@@ -69,7 +69,7 @@ class Browsing:
         """The last messages, oldest of them first."""
         topic = self._state.topic(name)
         whole_number("count", count, 1, READ_MAX)
-        partitions = topic.partitions if number is None else [topic.partition(number)]
+        partitions = topic.partitions.owned if number is None else [topic.partition(number)]
         share = self._share(partitions)
         messages: list[StoredMessage] = []
         for partition in partitions:

@@ -208,14 +208,14 @@ OF_BROKER: Final = Section(
         histogram(
             "penstock_fsync_seconds",
             "Duration of log syncs.",
-            lambda of: of.state.commit.sync_us,
+            lambda of: of.state.commit.round.sync_us,
             scale=1_000_000,
         ),
         gauge(
             "penstock_fsync_max_seconds",
             "The longest sync since the broker was opened: a quantile of penstock_fsync_seconds above it is "
             "an artefact of its buckets.",
-            lambda of: of.state.commit.sync_us.largest / 1_000_000,
+            lambda of: of.state.commit.round.sync_us.largest / 1_000_000,
         ),
         histogram(
             "penstock_commit_waiters",

@@ -154,14 +154,16 @@ def _take_back_delivery(timeline: list[TraceEvent], group: str) -> None:
             return
 
 
-def _happened(one: Happening, place: str) -> TraceEvent:
+def _happened(one: Happening, partition_name: str) -> TraceEvent:
     match one.kind:
         case entries.MOVED:
             return TraceEvent(time_ms=one.time_ms, event="rescheduled", detail=f"for {_utc(one.value)}")
         case entries.CANCELLED:
             return TraceEvent(time_ms=one.time_ms, event="cancelled")
         case _:
-            return TraceEvent(time_ms=one.time_ms, event="published", detail=f"as {place}:{one.value}")
+            return TraceEvent(
+                time_ms=one.time_ms, event="published", detail=f"as {partition_name}:{one.value}"
+            )
 
 
 def _utc(time_ms: int) -> str:

@@ -1,7 +1,7 @@
 """Checks of batches that clients encoded, before they are written.
 
     checked        the header: complete, one batch, with a valid checksum, for this topic
-    looked_at      also all records if it is small (``wire/validation.py``); large ones are left to a thread
+    Look           also all records if it is small (``wire/validation.py``); large ones are left to a thread
     check_repeat   whether a batch with the sequence numbers of an earlier one has the same records
 
 Nothing here writes or waits; ``publishing.py`` does.
@@ -28,24 +28,22 @@ from penstock.wire.validation import EVERYTHING, INLINE_BYTES, Limits, check_rec
 
 
 class Look:
-    """What a look at a batch from outside has shown."""
+    """A batch from outside, and what a look at it has shown."""
 
-    __slots__ = ("header", "is_large", "refusal")
+    __slots__ = ("data", "header", "is_large", "number", "refusal")
 
-    def __init__(self, header: Header | None, is_large: bool, refusal: PenstockError | None) -> None:
-        self.header = header
-        self.is_large = is_large  # Its records were not looked at yet: that takes a thread.
-        self.refusal = refusal
-
-
-def looked_at(topic: Topic, number: Any, data: Any) -> Look:
-    header: Header | None = None
-    try:
-        topic.partition(number)
-        header = checked(topic, data)
-        return Look(header, not check_small(topic, data, header, limits_of(topic)), None)
-    except PenstockError as refusal:
-        return Look(header, False, refusal)
+    def __init__(self, topic: Topic, number: Any, data: Any) -> None:
+        self.number = number  # Of the partition.
+        self.data = data
+        self.header: Header | None = None
+        self.is_large = False  # Its records were not looked at yet: that takes a thread.
+        self.refusal: PenstockError | None = None
+        try:
+            topic.partition(number)
+            self.header = checked(topic, data)
+            self.is_large = not check_small(topic, data, self.header, limits_of(topic))
+        except PenstockError as refusal:
+            self.refusal = refusal
 
 
 def any_large(looks: list[Look]) -> bool:

@@ -23,7 +23,7 @@ System headers, which the broker adds to the caller's own:
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.publish.append_order import append_queues, forget_empty
@@ -37,10 +37,9 @@ from penstock.broker.publish.incoming import (
     key_missing,
     limits_of,
     look_closely,
-    looked_at,
 )
 from penstock.broker.state import Partition, State, Topic
-from penstock.broker.steps import Arrival, Durable, Steps, aside
+from penstock.broker.steps import Arrival, Durable, GiveWay, Steps, Written, aside
 from penstock.broker.storage.producer_snapshot import save_producer_snapshot
 from penstock.broker.storage.recovery import open_schedule
 from penstock.broker.topic.depth import topic_depth
@@ -83,6 +82,7 @@ from penstock.wire.validation import Limits
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
+APPENDED_SLICE: Final = 50  # Batches that are appended before others have a turn; each may begin a file.
 
 
 class Appended(Receipt):
@@ -139,8 +139,9 @@ class Publishing:
         anywhere = self._any_partition(topic)
         values = bare_values(batch, topic.settings.message_bytes_max)
         if values and not topic.settings.compact:
-            receipts = self._append_values(topic, topic.partitions[anywhere], values, now_ms)
-            yield from self._partition_durable(topic.partitions[anywhere])
+            partition = topic.partitions[anywhere]
+            receipts = self._append_values(topic, partition, values, now_ms)
+            yield from _durable(partition)
             return receipts
         prepared = [
             self._prepare(
@@ -148,10 +149,12 @@ class Publishing:
             )
             for message in batch
         ]
+        # Looked up before anything is written or waited for: one may be closed meanwhile, or not be here.
+        partitions = [topic.partitions[number] for number in {item.partition: None for item in prepared}]
         receipts = self._write(topic, prepared, now_ms)
         if topic.settings.durability == "fsync":
-            for number in {item.partition: None for item in prepared}:
-                yield from self._partition_durable(topic.partitions[number])
+            for partition in partitions:
+                yield from _durable(partition)
         return receipts
 
     def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
@@ -161,7 +164,7 @@ class Publishing:
             topic = yield from self._missing.create(name, number)
         topic.partition(number)
         check_bytes(data)
-        [answer] = yield from self._append_all(topic, [(number, data)], True, False)
+        [answer] = yield from self._append_all(topic, [Look(topic, number, data)], True, False, None)
         if not isinstance(answer, Receipt):
             raise answer
         return answer
@@ -173,13 +176,25 @@ class Publishing:
 
         One answer each; a batch that is refused does not keep the others out.
         With ``wait`` they come when what was written is as durable as the topic promises.
+
+        What need not wait before it is written is written by this call itself, not by the first step.
         """
         topic = self._state.find(name)
         if topic is None:  # Deleted since the client asked for its settings.
-            topic = yield from self._missing.create(name)
+            return self._append_to_missing(name, version)
         if topic.version != version:
             raise MetadataStale(topic=topic.name, version=version)
-        return (yield from self._append_all(topic, batches, wait, False))
+        looks = [Look(topic, number, data) for number, data in batches]
+        if not self._can_append_now(topic, looks):
+            return self._append_all(topic, looks, wait, False, None)
+        answers = self._append_now(topic, looks, False)
+        written = Written(answers, _answers_durable(topic, looks, answers) if wait else [])
+        return cast("Steps[list[Receipt | PenstockError]]", written)
+
+    def _append_to_missing(self, name: Any, version: int) -> Steps[list[Receipt | PenstockError]]:
+        """Create the topic, if that is allowed: the client has to ask for its settings again."""
+        topic = yield from self._missing.create(name)
+        raise MetadataStale(topic=topic.name, version=version)
 
     def append_records(
         self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: Log | None = None
@@ -190,69 +205,82 @@ class Publishing:
         ``after`` is durable.
         """
         topic = self._state.topic(name)
-        answers = yield from self._append_all(topic, batches, wait, True, after)
-        return [
-            _appended(topic.partitions[answer.partition], answer) if isinstance(answer, Receipt) else answer
-            for answer in answers
-        ]
+        looks = [Look(topic, number, data) for number, data in batches]
+        answers = yield from self._append_all(topic, looks, wait, True, after)
+        return [_appended(topic, answer) if isinstance(answer, Receipt) else answer for answer in answers]
+
+    def _can_append_now(self, topic: Topic, looks: list[Look]) -> bool:
+        """Whether nothing has to be waited for before the batches are written."""
+        return (
+            topic.settings.depth_max is None
+            and not topic.appends
+            and len(looks) <= APPENDED_SLICE
+            and not any_large(looks)
+        )
 
     def _append_all(
-        self,
-        topic: Topic,
-        batches: list[tuple[int, bytes]],
-        wait: bool,
-        own_times: bool,
-        after: Log | None = None,
+        self, topic: Topic, looks: list[Look], wait: bool, own_times: bool, after: Log | None
     ) -> Steps[list[Receipt | PenstockError]]:
-        looks = [looked_at(topic, number, data) for number, data in batches]
-        if after is None and topic.settings.depth_max is None and not topic.appends and not any_large(looks):
-            answers = self._append_now(topic, batches, looks, own_times)
+        if after is None and self._can_append_now(topic, looks):
+            answers = self._append_now(topic, looks, own_times)
         else:
-            turn = Turn(self._state, append_queues(topic, [number for number, _ in batches]))
-            try:
-                if after is not None:
-                    yield Durable(after)
-                for (_, data), look in zip(batches, looks, strict=True):
-                    if look.is_large:
-                        look.refusal = yield from self._refusal_of(topic, data, look.header)
-                yield from turn.wait()
-                self._state.check_alive(topic)
-                answers = yield from self._append_each(topic, batches, looks, own_times)
-            finally:
-                turn.end()
-                forget_empty(topic)
+            answers = yield from self._append_in_turn(topic, looks, own_times, after)
         if wait:
-            yield from self._answers_durable(topic, looks, answers)
+            yield from _answers_durable(topic, looks, answers)
         return answers
 
+    def _append_in_turn(
+        self, topic: Topic, looks: list[Look], own_times: bool, after: Log | None
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Append batches that have to wait: for another log, for a thread, for their turn, or for room."""
+        turn = Turn(self._state, append_queues(topic, [look.number for look in looks]))
+        try:
+            if after is not None:
+                yield Durable(after)
+            for look in looks:
+                if look.is_large:
+                    look.refusal = yield from self._refusal_of(topic, look.data, look.header)
+            yield from turn.wait()
+            self._state.check_alive(topic)
+            return (yield from self._append_each(topic, looks, own_times))
+        finally:
+            turn.end()
+            forget_empty(topic)
+
     def _append_each(
-        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
+        self, topic: Topic, looks: list[Look], own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
         """Append one batch after the other, each when there is room for it."""
         answers: list[Receipt | PenstockError] = []
-        for batch, look in zip(batches, looks, strict=True):
+        for look in looks:
             header = look.header
             if topic.settings.depth_max is not None and header is not None and look.refusal is None:
                 try:
-                    if not _is_repeat(topic.partitions[batch[0]], header):
+                    if not _is_repeat(topic.partitions[look.number], header):
                         yield from self.wait_for_room(topic, header.count)
                 except PenstockError as refusal:
                     look.refusal = refusal
-            answers += self._append_now(topic, [batch], [look], own_times)
+            answers += self._append_now(topic, [look], own_times)
+            answer = answers[-1]
+            if len(looks) > APPENDED_SLICE and isinstance(answer, Receipt):
+                # The caller waits for one after the other; or a small publish would wait for all of them.
+                self._state.commit.defer(topic.partitions[answer.partition].log)
+            if len(answers) % APPENDED_SLICE == 0:
+                yield GiveWay()
+                self._state.check_alive(topic)
         return answers
 
-    def _append_now(
-        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
-    ) -> list[Receipt | PenstockError]:
+    def _append_now(self, topic: Topic, looks: list[Look], own_times: bool) -> list[Receipt | PenstockError]:
         answers: list[Receipt | PenstockError] = []
-        for (number, data), look in zip(batches, looks, strict=True):
+        for look in looks:
             header = look.header
             if look.refusal is not None:
                 answers.append(look.refusal)
                 continue
             assert header is not None, "it was looked at"
             try:
-                answers.append(self._append_checked(topic.partitions[number], header, data, own_times))
+                partition = topic.partitions[look.number]
+                answers.append(self._append_checked(partition, header, look.data, own_times))
             except PenstockError as refusal:
                 answers.append(refusal)
         return answers
@@ -280,15 +308,6 @@ class Publishing:
             return error
         return None
 
-    def _answers_durable(
-        self, topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError]
-    ) -> Steps[None]:
-        synced = topic.settings.durability == "fsync"
-        for look, answer in zip(looks, answers, strict=True):
-            transactional = look.header is not None and look.header.attributes & TRANSACTIONAL != 0
-            if isinstance(answer, Receipt) and (synced or transactional):
-                yield from self._partition_durable(topic.partitions[answer.partition], transactional)
-
     def _append_checked(
         self, partition: Partition, header: Header, data: bytes, own_times: bool = False
     ) -> Receipt:
@@ -313,10 +332,12 @@ class Publishing:
                 return self._append_messages(partition, header, messages)
         batch = bytearray(data)
         own_times = own_times and not topic.settings.append_time
+        now_ms = self._state.clock.wall_ms()
+        log = partition.log
         if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
-            self._stamp(partition, batch, OURS)
-        offset, timestamp = self._append_foreign(partition, header, batch)
-        return Receipt(topic.name, partition.number, offset, timestamp)
+            stamp_batch(batch, max(now_ms, log.last_timestamp), OURS)
+        offset = self._append_foreign(partition, header, batch, now_ms)
+        return Receipt(topic.name, partition.number, offset, log.last_timestamp)
 
     def _append_messages(
         self, partition: Partition, header: Header, messages: list[MessageWithHeaders]
@@ -355,7 +376,8 @@ class Publishing:
     def _any_partition(self, topic: Topic) -> int:
         """Where messages without a key of this call go; the next call goes to the next one."""
         topic.turn += 1
-        return topic.turn % len(topic.partitions)
+        owned = topic.partitions.owned
+        return owned[topic.turn % len(owned)].number if owned else 0
 
     def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: int) -> Placed:
         item = placed(topic.name, message, len(topic.partitions))
@@ -435,7 +457,7 @@ class Publishing:
             partition.log.append(
                 BatchBuilder().build(timestamp, timestamp, 0, *_numbers(producer_header, 1), 0)
             )
-            self._record(partition, producer_header, -1)
+            _record(partition, producer_header, -1, now_ms)
             self.appended(partition, 0)
 
     def _repeat(self, topic: Topic, twin: Receipt | None) -> Receipt:
@@ -483,7 +505,7 @@ class Publishing:
             offset = log.append(
                 builder.build(timestamp, timestamp, attributes, *_numbers(producer_header, len(items)))
             )
-            self._record(partition, producer_header, offset)
+            _record(partition, producer_header, offset, now_ms)
         if attributes & DEDUP:
             partition.dedup_last = offset + len(items) - 1
             for index, item in enumerate(items):
@@ -492,37 +514,22 @@ class Publishing:
         self.appended(partition, len(items))
         return offset, timestamp
 
-    def _stamp(self, partition: Partition, batch: bytearray, cleared: int = 0) -> None:
-        """Give a batch that was encoded elsewhere the log's own time, which does not fall."""
-        stamp_batch(batch, max(self._state.clock.wall_ms(), partition.log.last_timestamp), cleared)
-
-    def _append_foreign(self, partition: Partition, header: Header, batch: bytearray) -> tuple[int, int]:
-        """Append a batch that was encoded elsewhere and has the time it is to have."""
-        log = partition.log
-        offset = log.append(batch)
+    def _append_foreign(self, partition: Partition, header: Header, batch: bytearray, now_ms: int) -> int:
+        """Append a batch that was encoded elsewhere and has the time it is to have; returns its offset."""
+        offset = partition.log.append(batch)
         if header.producer_id >= 0:
-            self._record(partition, header, offset)
+            _record(partition, header, offset, now_ms)
         self.appended(partition, header.count)
-        return offset, log.last_timestamp
-
-    def _record(self, partition: Partition, producer_header: Header, offset: int) -> None:
-        """The producer's batch is written.  Before ``appended``, whose snapshot covers it."""
-        partition.producers.record(
-            producer_header.producer_id,
-            producer_header.producer_epoch,
-            producer_header.base_sequence,
-            producer_header.count,
-            offset,
-            self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
-        )
+        return offset
 
     def append_staged(self, partition: Partition, batch: bytearray, own_times: bool) -> None:
         """Append a batch that was numbered by its intent, under the times it has or the log's."""
+        now_ms = self._state.clock.wall_ms()
         if own_times and not partition.topic.settings.append_time:
             seal_batch(batch)
         else:
-            self._stamp(partition, batch)
-        self._append_foreign(partition, read_header(batch), batch)
+            stamp_batch(batch, max(now_ms, partition.log.last_timestamp))
+        self._append_foreign(partition, read_header(batch), batch, now_ms)
 
     def appended(self, partition: Partition, count: int) -> None:
         """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
@@ -594,43 +601,44 @@ class Publishing:
         if log.config.durability == "fsync" and log.durable < log.written:
             yield Durable(log)
 
-    def _partition_durable(self, partition: Partition, transactional: bool = False) -> Steps[None]:
-        """Until what was written is as durable as the topic promises.
-
-        What is of a transaction is synced in any case, unless it is in memory: else a power cut could take
-        it, and its producer, which was answered, commits the rest.
-        """
-        for log in (partition.log, partition.schedule.log if partition.schedule else None):
-            if log is None or log.durable >= log.written:
-                continue
-            if log.config.durability == "fsync" or (transactional and log.config.durability == "os"):
-                yield Durable(log)
-
     # The outbox.
 
     def drain_outbox(self, partition: Partition) -> Steps[None]:
         """Publish what the journal promised; repeats after a crash are recognised and dropped."""
         assert partition.journal is not None
+        promised = {id(output): output for output in partition.outbox}  # By a journal that is durable soon.
         if partition.journal.log.config.durability == "fsync":
             yield Durable(partition.journal.log)
         targets: dict[int, Partition] = {}
-        while partition.outbox:
+        while partition.outbox and not partition.closed:  # Else its next owner goes on.
             output = partition.outbox[0]
+            if id(output) not in promised:
+                break  # It came later, and so did the job that waits for its journal.
             topic = self._state.topics.get(output.topic)
             if topic is None and output.topic in self._state.offline:
                 self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
                 raise self._state.offline[output.topic]
             if topic is not None and output.partition < len(topic.partitions):
-                target = topic.partitions[output.partition]
                 try:
-                    self._append_output(target, output.batch)
+                    target = topic.partitions.get(output.partition)
+                    if target is None:
+                        yield from self._state.forward(output.topic, output.partition, output.batch)
+                    else:
+                        self._append_output(target, output.batch)
+                        targets[id(target)] = target
                 except PenstockError:
                     self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
                     raise
-                targets[id(target)] = target
-            partition.outbox.popleft()
+            if partition.outbox and partition.outbox[0] is output:  # Else another job was quicker.
+                partition.outbox.popleft()
         for target in targets.values():
-            yield from self._partition_durable(target)
+            yield from _durable(target)
+
+    def append_output(self, name: str, number: int, batch: bytes) -> Steps[None]:
+        """Take a batch from the outbox of a partition of another node, unless it is here; until durable."""
+        target = self._state.topic(name).partition(number)
+        self._append_output(target, batch)
+        yield from _durable(target)
 
     def _append_output(self, target: Partition, batch: bytes) -> None:
         header = check_batch(batch)
@@ -638,9 +646,50 @@ class Publishing:
             target.producers.check_internal(header.producer_id, header.base_sequence, header.count)
             == dedup.NEW
         ):
-            stamped = bytearray(batch)
-            self._stamp(target, stamped)
-            self._append_foreign(target, header, stamped)
+            stamped, now_ms = bytearray(batch), self._state.clock.wall_ms()
+            stamp_batch(stamped, max(now_ms, target.log.last_timestamp))
+            self._append_foreign(target, header, stamped, now_ms)
+
+
+def _durable(partition: Partition, transactional: bool = False) -> list[Durable]:
+    """What to wait for until what was written is as durable as the topic promises.
+
+    What is of a transaction is synced in any case, unless it is in memory: else a power cut could take
+    it, and its producer, which was answered, commits the rest.
+    """
+    waits: list[Durable] = []
+    for log in (partition.log, partition.schedule.log if partition.schedule else None):
+        if log is None or log.durable >= log.written:
+            continue
+        if log.config.durability == "fsync" or (transactional and log.config.durability == "os"):
+            waits.append(Durable(log))
+    return waits
+
+
+def _answers_durable(
+    topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError]
+) -> list[Durable]:
+    """What to wait for until everything that was written is as durable as promised."""
+    waits: list[Durable] = []
+    synced = topic.settings.durability == "fsync"
+    for index, answer in enumerate(answers):
+        header = looks[index].header
+        transactional = header is not None and header.attributes & TRANSACTIONAL != 0
+        if isinstance(answer, Receipt) and (synced or transactional):
+            waits += _durable(topic.partitions[answer.partition], transactional)
+    return waits
+
+
+def _record(partition: Partition, producer_header: Header, offset: int, now_ms: int) -> None:
+    """The producer's batch is written.  Before ``appended``, whose snapshot covers it."""
+    partition.producers.record(
+        producer_header.producer_id,
+        producer_header.producer_epoch,
+        producer_header.base_sequence,
+        producer_header.count,
+        offset,
+        now_ms,  # Not the records' time, which may be long past.
+    )
 
 
 def batch_attributes(topic: Topic) -> int:
@@ -649,8 +698,11 @@ def batch_attributes(topic: Topic) -> int:
     return codec | APPEND_TIME if topic.settings.append_time else codec
 
 
-def _appended(partition: Partition, receipt: Receipt) -> Appended:
+def _appended(topic: Topic, receipt: Receipt) -> Appended:
     append_ms = -1
+    partition = topic.partitions.get(receipt.partition)
+    if partition is None:  # It was closed while this waited.
+        return Appended(receipt, -1, -1)
     if partition.topic.settings.append_time and receipt.offset is not None:
         append_ms = _stored_ms(partition, receipt.offset) if receipt.duplicate else receipt.timestamp
     return Appended(receipt, partition.log.start, append_ms)

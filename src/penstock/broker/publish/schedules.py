@@ -206,11 +206,11 @@ class Schedules:
         return True
 
     def _find(self, identity: str) -> tuple[Partition, int]:
-        place = schedule_place(identity)
-        if place is None:
+        found = schedule_place(identity)
+        if found is None:
             raise InvalidValue(name="schedule_id", value=identity, why="it looks like 'orders:0:s17'")
-        topic: Topic = self._state.topic(place[0])
-        return topic.partition(place[1]), place[2]
+        topic: Topic = self._state.topic(found[0])
+        return topic.partition(found[1]), found[2]
 
 
 def schedule_place(identity: object) -> tuple[str, int, int] | None:

@@ -38,11 +38,10 @@ from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
-from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.topics import Topics
 from penstock.config.broker import DAY_MS, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery.offsets import OffsetSet
-from penstock.errors import CorruptionError, InvalidValue, TopicDamaged
+from penstock.errors import CorruptionError, InvalidValue, NotInCluster, TopicDamaged
 from penstock.log.log import Log
 from penstock.model.info import StagedPublish
 from penstock.types import whole_number
@@ -64,9 +63,8 @@ SETTINGS: Final = TopicSettings(
 class Staging:
     """The way in for jobs of many tasks."""
 
-    def __init__(self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing) -> None:
+    def __init__(self, state: State, topics: Topics, publishing: Publishing) -> None:
         self._state = state
-        self._catalogue = catalogue
         self._topics = topics
         self._publishing = publishing
         self._released: OffsetSet | None = None  # Of the staging log: what nobody needs any more.
@@ -156,7 +154,7 @@ class Staging:
     ) -> Intent:
         producer_id, sequence = intents.numbers(application, count)
         if producer_id < 0:
-            producer_id = self._catalogue.new_producer_id()
+            producer_id = self._state.registry.new_producer_id()
         time_ms = self._state.clock.wall_ms()
         intent = Intent(application, version, producer_id, sequence, count, time_ms, staged)
         intents.begin(intent)
@@ -187,6 +185,8 @@ class Staging:
             self._state.check_alive(topic)
             intents.finish(intent)
             self._state.commit.mark(intents.log)
+            if intents.log.cached:  # What is released is not needed even if this node ends now.
+                yield Durable(intents.log)
         finally:
             intents.running.discard(application)
             if application in intents.pending and not topic.deleted:
@@ -231,11 +231,13 @@ class Staging:
     def _opened(self, topic: Topic) -> Intents:
         _check_readable(topic)
         if topic.intents is None:
+            if topic.files.cache:
+                raise NotInCluster(what="the exactly-once sink of Spark")
             directory = _directory(topic)
             topic.files.make_directory(directory)
             durability = "memory" if topic.settings.durability == "memory" else "fsync"
             topic.intents = Intents(topic.name, topic.files, directory, durability, self._state.clock)
-            self._state.problems.watch(topic.intents.log, "intents", topic.name)
+            self._state.watch(topic.intents.log, "intents", topic.name)
         return topic.intents
 
     def needed_from(self, end: int) -> int:

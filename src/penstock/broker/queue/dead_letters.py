@@ -22,7 +22,6 @@ from penstock.broker.state import AttemptHistory, GroupCursor, Partition, State,
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import finish
-from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.topics import Topics
 from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
@@ -64,11 +63,8 @@ NUMBERS: Final = (
 
 
 class DeadLetters:
-    def __init__(
-        self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing, groups: Groups
-    ) -> None:
+    def __init__(self, state: State, topics: Topics, publishing: Publishing, groups: Groups) -> None:
         self._state = state
-        self._catalogue = catalogue
         self._topics = topics
         self._publishing = publishing
         self._groups = groups
@@ -81,7 +77,7 @@ class DeadLetters:
 
     def _bury(self, cursor: GroupCursor) -> Steps[None]:
         engine = cursor.engine
-        while True:
+        while not cursor.partition.closed:  # Else its next owner does it.
             target = yield from self._target(cursor)
             exhausted = engine.take_exhausted()
             if exhausted is None:
@@ -208,7 +204,7 @@ class DeadLetters:
     def _outputs(self, partition: Partition, items: list[tuple[Topic, Placed]]) -> list[events.Output]:
         """One batch for each message, numbered in line for its target."""
         if items and partition.producer_id < 0:
-            partition.producer_id = self._catalogue.new_producer_id()
+            partition.producer_id = self._state.registry.new_producer_id()
         sequences = dict(partition.outbox_sequences)
         wall_ms = self._state.clock.wall_ms()
         outputs = []
@@ -224,10 +220,10 @@ class DeadLetters:
 
     # Looking and redriving.
 
-    def find(self, name: str, place: tuple[str, int, int]) -> DeadLetter:
+    def find(self, name: str, position: tuple[str, int, int]) -> DeadLetter:
         """One dead letter of a topic, by its own topic, partition and offset; also one that was redriven."""
         topic = self._topic_of_letters(name)
-        letters_of, number, offset = place
+        letters_of, number, offset = position
         if topic is not None and topic.name == letters_of and number < len(topic.partitions):
             partition = topic.partitions[number]
             within = partition.log.start <= offset < partition.log.high
@@ -339,8 +335,9 @@ class DeadLetters:
         if cursor.engine.done.contains(message.offset):
             return False
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
-        home = source.partitions[int(source_partition) % len(source.partitions)]
-        item = Placed(home.number, message.key, None if message.is_tombstone else message.value)
+        home_number = int(source_partition) % len(source.partitions)
+        home = source.partitions.get(home_number)
+        item = Placed(home_number, message.key, None if message.is_tombstone else message.value)
         own = _without(message.raw_headers, DEAD_LETTER_HEADERS)
         # What an earlier redrive has added; letters that are older have the group, too.
         own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
@@ -353,7 +350,7 @@ class DeadLetters:
         )
         cursor.engine.settle_free(offset, offset + 1)
         self._state.jobs.append(self._publishing.drain_outbox(partition))
-        if home.journal is not None:
+        if home is not None and home.journal is not None:
             failed = home.groups.get(letter.group)
             if failed is not None:
                 now_ms = self._state.clock.steady_ms()

@@ -25,7 +25,7 @@ from penstock.delivery import events
 from penstock.delivery.engine import Lease
 from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
-from penstock.log.reader import BATCH_RECORDS_MIN
+from penstock.log.reader import BATCH_RECORDS_MIN, PLAIN_BYTES_MIN
 from penstock.model.failure import NO_FAILURE, Failure
 from penstock.model.message import LOOK_INSIDE, Delivery, all_plain, last_header
 from penstock.wire.headers import EXPIRES_AT, REDRIVE_GROUP
@@ -35,6 +35,7 @@ from penstock.wire.rewriting import encode_records
 
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
+PARTITIONS_MAX: Final = 100  # That one answer has messages of; each is a read of another file.
 
 
 def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None = None) -> LeasedBatch:
@@ -71,13 +72,12 @@ class Leases:
         now_ms = self._state.clock.steady_ms()
         consumer.group.maybe_sample(now_ms)
         buffer = ReceiveBuffer(limit, min(self._state.config.receive_bytes_max, consumer.bytes_max))
-        count = len(topic.partitions)
+        partitions = self._partitions(topic, consumer)
+        count = len(partitions)
         self.looks_left = LOOKS_MAX
+        left, taken = PARTITIONS_MAX, 0
         for step in range(count):
-            number = (consumer.turn + step) % count
-            if consumer.wanted is not None and number not in consumer.wanted:
-                continue
-            cursor = topic.partitions[number].groups[consumer.group.name]
+            cursor = partitions[(consumer.turn + step) % count].groups[consumer.group.name]
             try:
                 self._take_from(cursor, consumer, buffer, now_ms)
             except PenstockError:
@@ -86,8 +86,24 @@ class Leases:
                 break  # What was taken before is handed over; the damage is there at the next call.
             if buffer.full or buffer.room <= 0 or buffer.bytes_left <= 0:
                 break
+            if len(buffer.messages) > taken:
+                taken = len(buffer.messages)
+                left -= 1
+                if left == 0:
+                    consumer.turn += step
+                    break
         consumer.turn += 1
         return buffer.messages
+
+    def _partitions(self, topic: Topic, consumer: GroupConsumer) -> list[Partition]:
+        """Those that the consumer gets messages of; ``NotOwner`` if all of them are elsewhere."""
+        if consumer.wanted is None:
+            return topic.partitions.owned
+        here = [partition for partition in topic.partitions.owned if partition.number in consumer.wanted]
+        if not here:
+            for number in consumer.wanted:
+                topic.partition(number)
+        return here
 
     def _take_from(
         self, cursor: GroupCursor, consumer: GroupConsumer, buffer: "ReceiveBuffer", now_ms: int
@@ -97,6 +113,8 @@ class Leases:
         average_bytes = cursor.partition.log.average_bytes if buffer.room > 1 else 1
         while buffer.room > 0 and buffer.bytes_left > 0 and self.looks_left > 0 and not buffer.full:
             room = min(buffer.room, buffer.bytes_left // average_bytes + 1)
+            if room > 1:
+                room = min(room, cursor.partition.log.fitting(cursor.engine.end(), buffer.bytes_left))
             if consumer.locks_max:
                 room = min(room, consumer.locks_max - cursor.engine.in_flight)
                 if room <= 0:
@@ -110,9 +128,8 @@ class Leases:
                 self.looks_left -= 1
                 continue  # All of it had expired, or is not for this group.
             buffer.room -= count
-            buffer.bytes_left -= (
-                len(buffer.messages[-1].data) if consumer.bytes_exact else average_bytes * count
-            )
+            exact = consumer.takes_batches and not consumer.takes_records
+            buffer.bytes_left -= len(buffer.messages[-1].data) if exact else average_bytes * count
             consumer.in_flight += count
             waited_ms = self._state.clock.wall_ms() - buffer.published_ms
             consumer.group.handed_out(count, lease.attempt, waited_ms)
@@ -182,7 +199,7 @@ class Leases:
         """The lease's batches as they lie in the log; empty if its records have to be looked at."""
         log = partition.log
         count = lease.end - lease.start
-        if count < BATCH_RECORDS_MIN:
+        if count < BATCH_RECORDS_MIN and log.average_bytes < PLAIN_BYTES_MIN:
             return b""
         try:
             return log.plain_batches(lease.start, lease.end, LOOK_INSIDE, count * log.average_bytes)
@@ -190,6 +207,8 @@ class Leases:
             return b""
 
     def _lease(self, cursor: GroupCursor, consumer: GroupConsumer, limit: int, now_ms: int) -> Lease | None:
+        if now_ms >= self._state.lease.lease_ms or now_ms < cursor.partition.deliver_from_ms:
+            return None  # Another node may own the partition by now, or may still deliver (rule 25).
         while True:
             high = cursor.high
             if cursor.gate is not None:

@@ -50,6 +50,7 @@ from penstock.wire.native import NO_LEASE, Run
 AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
 PACE_MS: Final = 250  # How often it is looked at how quick a consumer is; long enough for some answers.
 GIVE_WAY_MAX: Final = 8  # Times in a row; then the less busy consumer seems not to want it.
+SETTLED_SLICE: Final = 50  # Runs that are settled before others have a turn; each may write a journal.
 HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
@@ -113,7 +114,7 @@ class Queues:
                 break
         else:
             return False
-        for partition in group.topic.partitions:
+        for partition in group.topic.partitions.owned:
             cursor = partition.groups[group.name]
             if cursor.engine.has_ready(cursor.high, now_ms):
                 return True
@@ -127,7 +128,7 @@ class Queues:
         group = consumer.group
         sharers = len(group.hungry) + 1
         ready = 0
-        for partition in group.topic.partitions:
+        for partition in group.topic.partitions.owned:
             if consumer.wanted is None or partition.number in consumer.wanted:
                 cursor = partition.groups[group.name]
                 engine = cursor.engine
@@ -139,8 +140,7 @@ class Queues:
     def _check(self, consumer: GroupConsumer) -> None:
         if self._state.closed:
             raise Closed(what="broker")
-        if consumer.closed:
-            raise Closed(what="consumer")
+        consumer.check_open()
 
     def _settle_first(self, topic: Topic, consumer: GroupConsumer, messages: list[Any]) -> Steps[None]:
         """At most once: settled, and durably so, before anyone sees the message."""
@@ -150,9 +150,10 @@ class Queues:
             ]
         else:
             runs = lease_runs(messages, consumer.settler)
+        written = partitions_of(topic, runs)
         self._settle_runs(topic, consumer.group, runs)
-        for run in runs:
-            yield from journal_durable(topic.partitions[run.partition])
+        for partition in written:
+            yield from journal_durable(partition)
         if consumer.takes_batches:
             for lent in messages:
                 lent.lease = NO_LEASE
@@ -167,7 +168,10 @@ class Queues:
         runs = lease_runs(messages, consumer.settler)
         missed: PenstockError | None = None
         try:
-            missed = self._settle_all(topic, consumer, runs, outputs)
+            if len(runs) > SETTLED_SLICE and not outputs:
+                missed = yield from self._settle_many(topic, consumer, runs)
+            else:
+                missed = self._settle_all(topic, consumer, runs, outputs)
         except PenstockError:
             unanswer(messages)
             raise
@@ -180,7 +184,10 @@ class Queues:
         topic = self._open_topic(consumer, "ack")
         _check_apart(runs)
         leased = [self._run(consumer, run[0], run[1], run[2], run[3]) for run in runs]
-        missed = self._settle_all(topic, consumer, leased, outputs)
+        if len(leased) > SETTLED_SLICE and not outputs:
+            missed = yield from self._settle_many(topic, consumer, leased)
+        else:
+            missed = self._settle_all(topic, consumer, leased, outputs)
         yield from self._until_settled(topic, leased, missed)
 
     def _run(self, consumer: GroupConsumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
@@ -202,10 +209,22 @@ class Queues:
 
     def _until_settled(self, topic: Topic, runs: list[LeaseRun], missed: PenstockError | None) -> Steps[None]:
         if topic.settings.durability == "fsync":
-            for number in {run.partition for run in runs}:
-                yield from journal_durable(topic.partitions[number])
+            for partition in partitions_of(topic, runs):
+                yield from journal_durable(partition)
         if missed is not None:
             raise missed
+
+    def _settle_many(
+        self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun]
+    ) -> Steps[PenstockError | None]:
+        """The same with turns for others: the runs may be of as many partitions."""
+        missed: PenstockError | None = None
+        for first in range(0, len(runs), SETTLED_SLICE):
+            some = runs[first : first + SETTLED_SLICE]
+            missed = _graver(missed, self._settle_runs(topic, consumer.group, some))
+            yield GiveWay()
+            self._check(consumer)
+        return missed
 
     def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
         """Settle what is still held; the gravest error of the rest is returned."""
@@ -215,11 +234,14 @@ class Queues:
         group.maybe_sample(now_ms)
         if len(runs) == 1:
             return self._settle_on(topic.partitions[runs[0].partition], group, runs, now_ms)
-        numbers = {run.partition for run in runs}
+        by_partition: dict[int, list[LeaseRun]] = {}
+        for run in runs:
+            by_partition.setdefault(run.partition, []).append(run)
         missed: PenstockError | None = None
-        for number in numbers:
-            some = [run for run in runs if run.partition == number]
-            missed = _graver(missed, self._settle_on(topic.partitions[number], group, some, now_ms))
+        for partition in partitions_of(topic, runs):
+            missed = _graver(
+                missed, self._settle_on(partition, group, by_partition[partition.number], now_ms)
+            )
         return missed
 
     def _settle_on(
@@ -530,6 +552,11 @@ class Queues:
             self._dead_letters.bury_soon(cursor)
         self._state.alarms.set(self._state.flush, now_ms + 1000)
         return released
+
+
+def partitions_of(topic: Topic, runs: list[LeaseRun]) -> list[Partition]:
+    """The partitions of these runs, each once; to be looked up before a wait, in which one may be closed."""
+    return [topic.partitions[number] for number in {run.partition for run in runs}]
 
 
 def _until_arrival(consumer: GroupConsumer, room: int, until_ms: int) -> Steps[None]:

@@ -89,7 +89,7 @@ class Triage:
         """The errors of one topic's dead letters, or of all topics'; the most frequent first."""
         tallies: dict[tuple[str, str], Tally] = {}
         only = None if name is None else self._state.topic(name).name.encode()
-        for partition in self._places(name):
+        for partition in self._dead_letter_partitions(name):
             for some in self._dead_letters.unredriven(partition):
                 for record in some:
                     about = dict(record.headers[-len(DEAD_LETTER_HEADERS) :])
@@ -103,7 +103,7 @@ class Triage:
         errors = [tally.summary(*key) for key, tally in tallies.items()]
         return sorted(errors, key=lambda error: (-error.count, -error.last_seen_ms, error.topic))
 
-    def _places(self, name: str | None) -> Iterator[Partition]:
+    def _dead_letter_partitions(self, name: str | None) -> Iterator[Partition]:
         """Where the dead letters are; those of a topic that was deleted are still there."""
         if name is None:
             named = {topic.settings.dead_letter_topic for topic in self._state.topics.values()}

@@ -45,11 +45,12 @@ def log_config(settings: TopicSettings) -> LogConfig:
     return LogConfig(segment_bytes=settings.segment_bytes, durability=settings.durability)
 
 
-def open_partition(state: State, topic: Topic, number: int) -> Partition:
-    """Open one partition with everything that hangs on it, or begin it."""
+def open_partition(state: State, topic: Topic, number: int, epoch: int = 0) -> Partition:
+    """Open one partition with everything that hangs on it, or begin it; ``epoch``: see ``Partition``."""
     directory = f"{topic.directory}/{number}"
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
-    state.problems.watch(partition.log, "data", topic.name, number)
+    partition.epoch = partition.log.leader_epoch = epoch
+    state.watch(partition.log, "data", topic.name, number)
     try:
         load_producer_snapshot(
             partition, state.clock.wall_ms()
@@ -76,7 +77,7 @@ def new_partition(state: State, topic: Topic, number: int) -> Partition:
     log = Log(topic.files, f"{topic.directory}/{number}", log_config(topic.settings), new=True)
     partition = Partition(topic, number, log)
     partition.snapshot_segments = log.segment_count
-    state.problems.watch(log, "data", topic.name, number)
+    state.watch(log, "data", topic.name, number)
     return partition
 
 
@@ -86,7 +87,7 @@ def open_journal(state: State, partition: Partition) -> Journal:
         directory = f"{partition.directory}/{JOURNAL}"
         files = partition.topic.files
         partition.journal = Journal(files, directory, partition.topic.settings.durability, state.clock)
-        state.problems.watch(partition.journal.log, "journal", partition.topic.name, partition.number)
+        state.watch(partition.journal.log, "journal", partition.topic.name, partition.number)
     return partition.journal
 
 
@@ -98,7 +99,7 @@ def open_schedule(state: State, partition: Partition) -> Schedule:
         files.make_directory(directory)
         config = LogConfig(durability=partition.topic.settings.durability)
         partition.schedule = Schedule.open(files, directory, config, partition.log, state.clock.wall_ms())
-        state.problems.watch(partition.schedule.log, "schedule", partition.topic.name, partition.number)
+        state.watch(partition.schedule.log, "schedule", partition.topic.name, partition.number)
     return partition.schedule
 
 
@@ -148,7 +149,7 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
             skip_deleted(partition, cursor, now_ms)
         _give_back_all(state, journal, cursor, now_ms)
         rebuild_gate(cursor)
-        _number_on(cursor.engine, state.clock.wall_ms())
+        _number_on(cursor.engine, lease_number(partition, state.clock.wall_ms()))
     held_end = _held_end(partition, state.clock.wall_ms())
     if held_end:
         with suppress(PenstockError):  # Reading reports a damaged batch.
@@ -189,12 +190,12 @@ def _held_end(partition: Partition, wall_ms: int) -> int:
     return max((cursor.held_end for cursor in held if behind(cursor) < cursor.held_end), default=0)
 
 
-def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
+def _number_on(engine: DeliveryEngine, number: int) -> None:
     """Give no number again that the last process gave, or who was lent it could answer for another.
 
-    One that ended suddenly has lent more than its journal knows of.  By the clock all of that is behind us.
+    One that ended suddenly has lent more than its journal knows of.  By the clock, or in a cluster by the
+    epoch, all of that is behind ``number``.
     """
-    number = lease_number(wall_ms)
     set_back = number <= engine.next_number
     engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
@@ -231,9 +232,9 @@ def _kept_commit(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
     commit = cursor.commit
     if commit is None:
         return [events.Forgotten(cursor.number, min(cursor.committed, end))]
-    place = min(commit.offset, end)
+    offset = min(commit.offset, end)
     written = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
-    return [events.Committed(cursor.number, place, -1, *written)]
+    return [events.Committed(cursor.number, offset, -1, *written)]
 
 
 def behind(cursor: GroupCursor) -> int:

@@ -19,19 +19,23 @@ from penstock.delivery.engine import DeliveryEngine
 from penstock.groups.commits import Commit
 
 END = -1  # In the place of an offset, as Kafka's clients say it.
+EPOCH_BITS = 40  # Leases of one epoch: more than a partition lends in years.
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
 
-def lease_number(wall_ms: int) -> int:
-    """Above all that were given before this time, by any engine: none lends 256 ranges in a millisecond."""
-    return wall_ms << 8
+def lease_number(partition: Partition, wall_ms: int) -> int:
+    """Above all that were given before this time, by any engine: none lends 256 ranges in a millisecond.
+
+    In a cluster it goes by the partition's epoch, since the clocks of two nodes may differ.
+    """
+    return partition.epoch << EPOCH_BITS if partition.epoch else wall_ms << 8
 
 
 def new_engine(settings: GroupSettings, floor: int, partition: Partition, wall_ms: int) -> DeliveryEngine:
     """An engine for a group that begins now, at ``floor``; another may have had its name before."""
     weights = LANE_WEIGHTS if settings.lanes == "weighted" else None
     engine = DeliveryEngine(floor, partition.log.lanes, settings.max_attempts, weights)
-    engine.next_number = lease_number(wall_ms)
+    engine.next_number = lease_number(partition, wall_ms)
     return engine
 
 

@@ -63,7 +63,8 @@ class Commits:
         protocol = protocol_of(group) if kafka_group is None else kafka_group.machine.protocol_type or ""
         wall_ms = self._state.clock.wall_ms()
         stamped = {
-            number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
+            number: replace(commit, told_ms=wall_ms, protocol=commit.protocol or protocol)
+            for number, commit in commits.items()
         }
         yield from self._commit(group, stamped)
 
@@ -80,10 +81,11 @@ class Commits:
                 raise NotAssigned(group=group.name, member=NOBODY, partition=number)
         group.reader_ms = self._state.clock.steady_ms()
         group.maybe_sample(group.reader_ms)
-        for number, commit in commits.items():
-            self._write(topic.partitions[number], group, commit)
-        for number in commits:
-            yield from journal_durable(topic.partitions[number])
+        partitions = [topic.partitions[number] for number in commits]  # Before one is closed meanwhile.
+        for partition, commit in zip(partitions, commits.values(), strict=True):
+            self._write(partition, group, commit)
+        for partition in partitions:
+            yield from journal_durable(partition)
 
     def _write(self, partition: Partition, group: Group, commit: Commit) -> None:
         cursor = partition.groups[group.name]

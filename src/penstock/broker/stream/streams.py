@@ -9,11 +9,11 @@ the next owner begins there.
 from typing import Any
 
 from penstock.broker.state import Group, GroupConsumer, Partition, State
-from penstock.broker.steps import Arrival, Steps
+from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.topic.groups import journal_durable
 from penstock.delivery import events
-from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigned, OffsetOutOfRange
+from penstock.errors import GroupKindMismatch, MemberUnknown, NotAssigned, OffsetOutOfRange
 from penstock.groups.commits import Commit
 from penstock.log.log import Log
 from penstock.model.message import Delivered, Delivery, check_held
@@ -22,6 +22,8 @@ from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 
+PARTITIONS_MAX = 100  # That one answer has messages of; each is a read of another file.
+COMMITTED_SLICE = 50  # Partitions whose journals are written before others have a turn.
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
 
 
@@ -44,8 +46,8 @@ class Streams:
         limit = min(messages_max, self._state.config.receive_messages_max)
         deadline_ms = self._state.clock.steady_ms() + wait_ms
         while True:
-            if self._state.closed or consumer.closed:
-                raise Closed(what="broker" if self._state.closed else "consumer")
+            self._state.check_open()
+            consumer.check_open()
             self.heartbeat(consumer)
             messages = self._read(consumer, limit)
             now_ms = self._state.clock.steady_ms()
@@ -90,15 +92,24 @@ class Streams:
         messages: list[Any] = []
         owned = sorted(consumer.positions)
         bytes_left = min(self._state.config.receive_bytes_max, consumer.bytes_max)
+        left = PARTITIONS_MAX
         for step in range(len(owned)):
-            if limit <= 0 or bytes_left <= 0:
+            if limit <= 0 or bytes_left <= 0 or left <= 0:
+                consumer.turn += step - 1 if left <= 0 else 0
                 break
             partition = topic.partitions[owned[(consumer.turn + step) % len(owned)]]
-            fitting = max(bytes_left // partition.log.average_bytes, 1)
+            position = consumer.positions[partition.number]
+            fitting = min(
+                max(bytes_left // partition.log.average_bytes, 1), partition.log.fitting(position, bytes_left)
+            )
             some, count = self._read_partition(consumer, partition, min(limit, fitting))
             messages += some
+            left -= 1 if some else 0
             limit -= count
-            bytes_left -= count * partition.log.average_bytes
+            if consumer.takes_batches:
+                bytes_left -= sum(len(batch.data) for batch in some)
+            else:
+                bytes_left -= count * partition.log.average_bytes
         consumer.turn += 1
         return messages
 
@@ -160,29 +171,37 @@ class Streams:
         yield from self._commit(consumer, offsets)
 
     def _commit(self, consumer: GroupConsumer, offsets: dict[int, int]) -> Steps[None]:
-        if self._state.closed or consumer.closed:
-            raise Closed(what="broker" if self._state.closed else "consumer")
+        self._state.check_open()
+        consumer.check_open()
         group = consumer.group
         if group.settings.kind != "stream":
             raise GroupKindMismatch(operation="commit", kind="queue", group=group.name)
         now_ms = self._state.clock.steady_ms()
         group.maybe_sample(now_ms)
+        partitions = [group.topic.partitions[number] for number in offsets]  # Before one is closed meanwhile.
+        written = 0
         for number, offset in offsets.items():
-            self._check_owner(consumer, number)
+            if written == COMMITTED_SLICE:
+                written = 0
+                yield GiveWay()
+                self._state.check_open()
+                consumer.check_open()
             partition = group.topic.partitions[number]
+            self._check_owner(consumer, number)
             cursor = partition.groups[group.name]
             if offset > cursor.committed:
                 journal = open_journal(self._state, partition)
                 journal.commit([events.Committed(cursor.number, offset, cursor.committed)], now_ms)
                 self._state.commit.mark(journal.log)
+                written += 1
                 group.acked += offset - cursor.committed
                 cursor.committed, cursor.commit = offset, Commit(offset)
             # It may have had more from a broker that is gone; that is done, and not sent again.
             if consumer.positions.get(number, offset) < offset:
                 consumer.positions[number] = offset
         group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
-        for number in offsets:
-            yield from journal_durable(group.topic.partitions[number])
+        for partition in partitions:
+            yield from journal_durable(partition)
 
     def resume(self, consumer: GroupConsumer, positions: dict[int, int]) -> None:
         """A consumer came back, and has read up to these offsets: what else it was sent, it never saw.

@@ -88,7 +88,7 @@ class Catalogue:
         topics = []
         for name in sorted(self._files.list(self._topics_path)):
             if name.startswith("."):
-                self._files.remove_tree(f"{self._topics_path}/{name}")
+                self.trash.append(f"{self._topics_path}/{name}")
                 continue
             try:
                 topics.append(self._topic(name, self._read_topic(name)))
@@ -177,9 +177,9 @@ class Catalogue:
         topic.id = (stored.id or uuid5(NAMESPACE_URL, f"penstock:{name}")).bytes
         return topic
 
-    def new(self, name: str, settings: TopicSettings) -> Topic:
-        """A topic that is nowhere yet."""
-        return self._topic(name, _stored(settings, self._state.random.randbytes(16)))
+    def new(self, name: str, settings: TopicSettings, topic_id: bytes | None = None) -> Topic:
+        """A topic that is nowhere yet, with an id of its own unless it was given one."""
+        return self._topic(name, _stored(settings, topic_id or self._state.random.randbytes(16)))
 
     def prepare(self, topic: Topic) -> str:
         """Make a topic's folder under a name of its own, and return that; in any thread."""

@@ -10,7 +10,9 @@ from typing import Final
 from penstock.broker.state import GroupCursor, Partition, Topic
 from penstock.errors import PenstockError
 
-MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
+MARKERS_MAX: Final = (
+    100  # Markers at the end of a log that are skipped to find out whether a group has read everything.
+)
 
 
 def topic_depth(topic: Topic) -> int:

@@ -66,7 +66,7 @@ class Groups:
         return settings
 
     def _change(self, topic: Topic, name: str, options: GroupOptions, internal: bool) -> Steps[Group]:
-        """Make the group or change it, now that nobody else does."""
+        """Create or change the group; the caller has made sure that no one else does."""
         group = topic.groups.get(name)
         if group is not None:
             settings = self._wanted(group, options)
@@ -86,8 +86,8 @@ class Groups:
         except BaseException:  # Also if the caller gives up.
             self._take_back(topic, name)
             raise
-        group.coordinator.resize(len(topic.partitions))
         topic.groups[name] = group
+        topic.resized()
         return group
 
     def _take_back(self, topic: Topic, name: str) -> None:
@@ -107,14 +107,12 @@ class Groups:
 
     def _write(self, topic: Topic, group: Group) -> Steps[None]:
         """On all partitions; if there are many, others have their turns."""
-        number = 0
-        while number < len(topic.partitions):
-            partition = topic.partitions[number]
+        for number, partition in enumerate(topic.partitions, 1):
             self.write_on(partition, group, self._state.clock.steady_ms())
-            number += 1
             if number % SYNCED_SLICE == 0:  # Or thousands of journals would be written and not synced.
-                yield from journal_durable(partition)
-                self._state.check_alive(topic)
+                for written in topic.partitions.owned[number - SYNCED_SLICE : number]:
+                    yield from journal_durable(written)
+                    self._state.check_alive(topic)
             elif number % SLICE == 0:
                 self._state.grow(SLICE)
                 yield GiveWay()
@@ -140,7 +138,7 @@ class Groups:
         journal.commit(
             [events.GroupSet(number, group.name, msgspec.json.encode(group.settings), floor)], now_ms
         )
-        self._state.commit.mark(journal.log)
+        self._state.commit.mark_later(journal.log)  # Who waits for it marks it again.
         if cursor is None:
             engine = new_engine(group.settings, floor, partition, self._state.clock.wall_ms())
             partition.group_numbers = number
@@ -209,12 +207,19 @@ class Groups:
         """Move a group; what it held is no longer held."""
         topic = self._state.topic(name)
         group = topic.group(group_name)
-        place = start_text(to)
-        partitions = topic.partitions if number is None else [topic.partition(number)]
+        start = start_text(to)
+        partitions = topic.partitions.owned if number is None else [topic.partition(number)]
         now_ms = self._state.clock.steady_ms()
-        for partition in partitions:
-            self.move(partition, group, start_offset(partition, group, place), now_ms)
-        topic.wake()
+        try:
+            for count, partition in enumerate(partitions, 1):
+                topic.partition(partition.number)  # Raises if it has moved to another node meanwhile.
+                self.move(partition, group, start_offset(partition, group, start), now_ms)
+                if count % SLICE == 0:
+                    yield GiveWay()
+                    self._state.check_alive(topic)
+                    topic.group(group_name)  # Raises if it was deleted meanwhile.
+        finally:
+            topic.wake()
         for partition in partitions:
             yield from journal_durable(partition)
 
@@ -228,7 +233,7 @@ class Groups:
         if held_until_ms:
             decisions.append(events.Held(cursor.number, partition.log.end, held_until_ms))
         journal.commit(decisions, now_ms)
-        self._state.commit.mark(journal.log)
+        self._state.commit.mark_later(journal.log)
         if held_until_ms:
             cursor.held_end, cursor.held_until_ms = partition.log.end, held_until_ms
         for lease in cursor.engine.leases.values():
@@ -256,35 +261,60 @@ class Groups:
             yield from turn.wait()
             self._state.check_alive(topic)
             try:
-                self._forget(topic, group_name)
+                yield from self._forget(topic, group_name)
             finally:
                 topic.wake()  # Consumers of the group learn that it is gone.
         for partition in topic.partitions:
             yield from journal_durable(partition)
 
-    def _forget(self, topic: Topic, group_name: str) -> None:
+    def _forget(self, topic: Topic, group_name: str) -> Steps[None]:
         group = topic.group(group_name)
-        failure: PenstockError | None = None
-        for partition in topic.partitions:
-            try:
-                self._delete_on(partition, group_name)
-            except PenstockError as error:
-                if partition is topic.partitions[0]:
-                    raise
-                failure = error
+        left = [
+            (partition, partition.groups[group_name].number) for partition in reversed(topic.partitions.owned)
+        ]
+        if left:
+            self._commit_deleted(*left.pop())  # An error here changes nothing.
         for partition in topic.partitions:
             partition.groups.pop(group_name, None)
         del topic.groups[group_name]
         for consumer in group.consumers.values():
             consumer.closed = True
+        topic.wake()
+        failure: PenstockError | None = None
+        try:
+            while left:
+                failure = self._write_deleted(topic, left, SLICE) or failure
+                yield GiveWay()
+        finally:  # The rest, if the caller gives up.
+            failure = self._write_deleted(topic, left, len(left)) or failure
         if failure is not None:
             raise failure
 
+    def _write_deleted(
+        self, topic: Topic, left: list[tuple[Partition, int]], count: int
+    ) -> PenstockError | None:
+        """Write to so many journals that the group with that number is gone."""
+        failure: PenstockError | None = None
+        while left and count and not topic.deleted:
+            partition, number = left.pop()
+            count -= 1
+            if topic.partitions.get(partition.number) is not partition:
+                continue  # It has moved to another node, whose concern it is.
+            try:
+                self._commit_deleted(partition, number)
+            except PenstockError as error:
+                failure = error
+        if topic.deleted:
+            left.clear()
+        return failure
+
     def _delete_on(self, partition: Partition, group_name: str) -> None:
+        self._commit_deleted(partition, partition.groups[group_name].number)
+
+    def _commit_deleted(self, partition: Partition, number: int) -> None:
         journal = open_journal(self._state, partition)
-        number = partition.groups[group_name].number
         journal.commit([events.GroupDeleted(number)], self._state.clock.steady_ms())
-        self._state.commit.mark(journal.log)
+        self._state.commit.mark_later(journal.log)
 
 
 def _check_backoff(settings: GroupSettings) -> None:

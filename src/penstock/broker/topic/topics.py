@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.broker.state import Group, Partition, State, Topic
+from penstock.broker.state import Group, Partition, State, Topic, Unowned
 from penstock.broker.steps import GiveWay, Steps, aside
 from penstock.broker.storage.recovery import new_partition
 from penstock.broker.topic.catalogue import Catalogue
@@ -35,6 +35,7 @@ from penstock.broker.topic.groups import SYNCED_SLICE, Groups, journal_durable
 from penstock.broker.turns import Turn
 from penstock.config.broker import GroupSettings, TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue, LimitReached, PenstockError, TopicExists
+from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.types import check_name
 
@@ -61,7 +62,8 @@ class Topics:
         if self._state.in_memory and settings.durability != "memory":
             why = "this broker keeps all in memory"
             raise InvalidValue(name="durability", value=settings.durability, why=why)
-        yield from self._make(name, settings)
+        self._check(name, settings.partitions)
+        yield from self._state.registry.create_topic(name, settings, limited=True)
 
     def defaults(self) -> TopicSettings:
         return self._possible(self._state.config.topic)
@@ -70,22 +72,25 @@ class Topics:
         """A topic of the broker's own, made if it is missing, whatever the limits are."""
         while name not in self._state.topics:
             with suppress(TopicExists):  # Another caller was quicker.
-                yield from self._make(name, self._possible(settings), limited=False)
+                settings = self._possible(settings)
+                yield from self._state.registry.create_topic(name, settings, limited=False)
 
     def _possible(self, settings: TopicSettings) -> TopicSettings:
         return replace(settings, durability="memory") if self._state.in_memory else settings
 
-    def _make(self, name: str, settings: TopicSettings, *, limited: bool = True) -> Steps[None]:
+    def make(
+        self, name: str, settings: TopicSettings, topic_id: bytes | None = None, *, limited: bool = True
+    ) -> Steps[None]:
         """A new topic; ``limited``: only if there may be another one."""
         self._check(name, settings.partitions if limited else 0)
-        topic = self._catalogue.new(name, settings)
+        topic = self._catalogue.new(name, settings, topic_id)
         try:
             yield from self._install(topic, limited)
         except BaseException:  # Also if the caller gives up.
             self._state.gone.append(topic)  # So that its memory is freed.
             raise
         try:
-            yield from self._aside(self._catalogue.sync)
+            yield from self.aside(self._catalogue.sync)
         except PenstockError:
             self._take_back(topic)
             raise
@@ -93,13 +98,15 @@ class Topics:
     def _install(self, topic: Topic, limited: bool) -> Steps[None]:
         """Make the partitions and the folder, and let everybody see the topic."""
         count = topic.settings.partitions
+        partitions: list[Partition | Unowned] = []
         for number in range(count):
-            topic.partitions.append(new_partition(self._state, topic, number))
+            partitions.append(self._new_partition(topic, number))
             if number % SLICE == SLICE - 1:
                 self._state.grow(SLICE)
                 yield GiveWay()
         self._state.grow(count % SLICE)
-        made = yield from self._aside(partial(self._catalogue.prepare, topic))
+        topic.partitions.extend(partitions)
+        made = yield from self.aside(partial(self._catalogue.prepare, topic))
         try:
             self._check(topic.name, count if limited else 0)
             self._catalogue.install(topic, made)
@@ -107,6 +114,10 @@ class Topics:
             self._catalogue.trash.append(made)
             raise
         self._state.topics[topic.name] = topic
+
+    def _new_partition(self, topic: Topic, number: int) -> Partition | Unowned:
+        owner = self._state.registry.owner(topic.name, number)
+        return new_partition(self._state, topic, number) if owner is None else Unowned(number, *owner)
 
     def _check(self, name: str, partitions: int) -> None:
         self._state.check_open()
@@ -145,53 +156,64 @@ class Topics:
 
     # Growing, and other changes.
 
-    def alter(self, name: str, options: TopicOptions, groups: Groups) -> Steps[None]:
+    def alter(self, name: str, options: TopicOptions) -> Steps[None]:
         """Change settings; partitions may only become more, and new ones come with the groups there are."""
         topic = self._state.topic(name)
-        grown: list[Partition] = []
+        with Turn(self._state, [topic.alterations]) as turn:
+            yield from turn.wait()
+            self._state.check_alive(topic)
+            settings = settings_with(topic.settings, options)
+            self._catalogue.check_change(topic, settings)
+            yield from self._state.registry.alter_topic(name, settings)
+
+    def change(self, name: str, settings: TopicSettings, groups: Groups) -> Steps[None]:
+        """Give a topic these settings."""
+        topic = self._state.topic(name)
+        grown: list[Partition | Unowned] = []
         with Turn(self._state, [topic.changes]) as turn:
             yield from turn.wait()
             self._state.check_alive(topic)
             try:
-                settings = settings_with(topic.settings, options)
-                self._catalogue.check_change(topic, settings)
                 if settings.partitions > len(topic.partitions):
                     yield from self._grow(topic, grown, settings.partitions, groups)
                 self._catalogue.alter(topic, settings)
             except BaseException:  # Also if the caller gives up.
-                _abandon(grown)
+                abandon_partitions(_here(grown))
                 raise
             finally:
                 topic.wake()  # Consumers look at what has changed.
-        topic.partitions += grown
-        if grown:
-            for group in topic.groups.values():
-                group.coordinator.resize(len(topic.partitions))
+        topic.partitions.extend(grown)
+        topic.resized()
         topic.dedup.window_ms = settings.dedup_window_ms
         for partition in topic.partitions:
             partition.log.set_segment_bytes(settings.segment_bytes)
 
-    def _grow(self, topic: Topic, grown: list[Partition], count: int, groups: Groups) -> Steps[None]:
-        """Partitions that nobody sees yet, with all groups in their journals."""
+    def _grow(
+        self, topic: Topic, grown: list[Partition | Unowned], count: int, groups: Groups
+    ) -> Steps[None]:
+        """Partitions that are not visible yet, with all groups in their journals."""
         first = len(topic.partitions)
         self._check_partitions(count, count - first)
         self._catalogue.clear_partitions(topic, first)
         for number in range(first, count):
-            grown.append(new_partition(self._state, topic, number))
+            grown.append(self._new_partition(topic, number))
             if number % SLICE == SLICE - 1:
                 self._state.grow(SLICE)
                 yield GiveWay()
                 self._state.check_alive(topic)
+        here = _here(grown)
         written: dict[str, tuple[Group, GroupSettings]] = {}
         while (wanted := _groups_of(topic)) != written:  # They may change while others have their turns.
-            for number, partition in enumerate(grown):
+            for number, partition in enumerate(here):
                 groups.write_all(partition, topic)
                 if topic.groups and number % WRITTEN_SLICE == WRITTEN_SLICE - 1:
+                    self._state.grow(WRITTEN_SLICE * len(topic.groups))
                     yield GiveWay()
                     self._state.check_alive(topic)
                 if number % SYNCED_SLICE == SYNCED_SLICE - 1:
-                    yield from journal_durable(partition)
-                    self._state.check_alive(topic)
+                    for begun in here[number + 1 - SYNCED_SLICE : number + 1]:
+                        yield from journal_durable(begun)
+                        self._state.check_alive(topic)
             written = wanted
         self._check_partitions(count, count - first)
 
@@ -203,11 +225,14 @@ class Topics:
             self._catalogue.delete_offline(name)
             self._state.problems.forget_topic(name)
         else:
-            yield from self._remove(self._state.topic(name))
-        yield from self._aside(self._catalogue.sync)
+            self._state.topic(name)  # Raises if there is none.
+            yield from self._state.registry.delete_topic(name)
+        yield from self.aside(self._catalogue.sync)
         yield from self.sweep()
 
-    def _remove(self, topic: Topic) -> Steps[None]:
+    def remove(self, name: str) -> Steps[None]:
+        """Let a topic be gone; ``sweep`` removes its files."""
+        topic = self._state.topic(name)
         self._catalogue.take_away(topic)
         for log in _logs(topic):
             log.give_up()
@@ -235,7 +260,7 @@ class Topics:
         if trash:
             folder = trash.pop()
             try:
-                done = yield from self._aside(partial(self._catalogue.remove_some, folder, SLICE))
+                done = yield from self.aside(partial(self._catalogue.remove_some, folder, SLICE))
             except BaseException:
                 trash.insert(0, folder)  # The next upkeep tries again.
                 raise
@@ -244,9 +269,9 @@ class Topics:
             if trash:
                 self._state.alarms.set(self._state.sweep, self._state.clock.steady_ms() + SWEEP_MS)
 
-    def _aside(self, function: Callable[[], T]) -> Steps[T]:
+    def aside(self, function: Callable[[], T], files: Files | None = None) -> Steps[T]:
         """Wait for the disk outside the lock; files in memory are quick, and not for two threads."""
-        if self._state.in_memory:
+        if self._state.in_memory or files is self._state.memory:
             return function()
         result = yield from aside(partial(_attempt, function))
         if isinstance(result, PenstockError):
@@ -276,11 +301,16 @@ def _attempt(function: Callable[[], T]) -> T | PenstockError:
         return error
 
 
-def _abandon(partitions: list[Partition]) -> None:
+def abandon_partitions(partitions: list[Partition]) -> None:
+    """Close partitions that never came to be seen, as they are."""
     for partition in partitions:
         for log in partition_logs(partition):
             log.abandon()
         partition.groups.clear()  # They refer to the partition, which would not be freed.
+
+
+def _here(slots: list[Partition | Unowned]) -> list[Partition]:
+    return [slot for slot in slots if isinstance(slot, Partition)]
 
 
 def _logs(topic: Topic) -> Iterator[Log]:

@@ -1,0 +1,1 @@
+"""What the nodes of a cluster share, as the broker sees it."""
