@@ -150,6 +150,11 @@ def argument(node: ast.arg, default: ast.expr | None) -> Argument:
 SPEC: Final = tree_of("operations/spec.py")
 DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items()}
 CALLED: Final = [each for each in OPERATIONS.values() if each.exposure == "call"]
+# Those of which the native protocol has no call, but a request of its own or nothing.
+FORWARDED: Final = (
+    "append_output", "fetch", "dead_letter", "lanes", "waiting", "overview", "store_offsets",
+    "committed_offsets", "forget_offsets", "topics_with_offsets", "queued_topics",
+)  # fmt: skip
 SERVICES: Final = [tree_of("broker/operations.py"), tree_of("broker/protocols.py")]
 
 
@@ -476,6 +481,92 @@ def guarded_call(of: OperationEntry, given: str, *, steps: bool) -> list[str]:
     return [f"    return {call}"]
 
 
+# The nodes of a cluster.
+
+
+def peer_calls() -> str:
+    """The calls of the native protocol, and of other operations that nodes forward to each other."""
+    signatures = services()
+    more = [each for each in OPERATIONS.values() if each.exposure != "call" and each.name in FORWARDED]
+    structs = "\n\n".join(peer_struct(each, signatures[each.name]) for each in more)
+    rows = "".join(
+        f"    {each.name!r}: Call({peer_struct_name(each, signatures[each.name])}, "
+        f"{signatures[each.name].result.removeprefix('Steps[').removesuffix(']')}, READ_ONLY),\n"
+        for each in more
+    )
+    return f'''{HEAD}"""The operations that the nodes of a cluster forward to each other by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+{imports_of(SPEC, *SERVICES)}
+from penstock.operations.call import READ_ONLY, Call, NoArguments
+from penstock.operations.calls import CALLS
+
+
+{structs}
+
+
+PEER_CALLS: Final[Mapping[str, Call]] = {{
+    **CALLS,
+{rows}}}
+'''
+
+
+def peer_struct(of: OperationEntry, signature: Signature) -> str:
+    fields = "".join(f"    {each.name}: {wire_type(each.kind)}\n" for each in signature.arguments)
+    return (
+        f"class {peer_struct_name(of, signature)}(msgspec.Struct, frozen=True):\n{fields}" if fields else ""
+    )
+
+
+def peer_struct_name(of: OperationEntry, signature: Signature) -> str:
+    if not signature.arguments:
+        return "NoArguments"
+    return "".join(part.capitalize() for part in of.name.split("_")) + "Arguments"
+
+
+def cluster() -> str:
+    signatures = services()
+    forwarded = [each for each in OPERATIONS.values() if each.route not in ("local", "written by hand")]
+    methods = "\n".join(cluster_method(each, signatures[each.name]) for each in forwarded)
+    return f'''{HEAD}"""The operations of a cluster's node: each goes to the owners of what it is about."""
+
+{imports_of(SPEC, *SERVICES)}
+from penstock.broker.steps import Steps
+from penstock.cluster.routing import merging
+from penstock.cluster.routing.consuming import ConsumerRouter
+
+
+class ClusterOperations(ConsumerRouter):
+    """``LocalOperations`` for the whole cluster; what is not here every node does itself."""
+
+{methods}'''
+
+
+def cluster_method(of: OperationEntry, signature: Signature) -> str:
+    names = [each.name for each in signature.arguments]
+    arguments = f"({signature.names}{',' if len(names) == 1 else ''})"
+    call = f"{of.name!r}, self._local.{of.name}"
+    merged = f"{arguments}, merging.{of.merge}"
+    at_all = f"return self.at_all({call}, {of.topic if of.route != 'cluster' else None}, {merged})"
+    at_owner = f"return self.at_owner({call}, {of.topic}, partition, {arguments})"
+    by_id = f"return self.by_id({call}, {'identity' if 'identity' in names else of.topic}, {arguments})"
+    lines = {
+        "partition": [at_owner],
+        "first partition": [at_owner.replace("partition,", "0,")],
+        "topic": [at_all],
+        "cluster": [at_all],
+        "partition or topic": ["if partition is not None:", f"    {at_owner}", at_all],
+        "coordinator": ["self.check_coordinator(group)", f"return self._local.{of.name}({signature.names})"],
+        "id": ["if partition is not None:", f"    {at_owner}", by_id] if "partition" in names else [by_id],
+    }[of.route]
+    head = f"def {of.name}({signature.plain}) -> {signature.result}:"
+    return "".join(f"    {line}\n" for line in [head, *(f"    {line}" for line in lines)])
+
+
 # Writing.
 
 
@@ -511,6 +602,8 @@ def generated() -> dict[Path, str]:
         "broker/program.py": program(),
         "frontends/security/needs.py": needs(),
         "frontends/security/guarded.py": guarded(),
+        "cluster/routing/calls.py": peer_calls(),
+        "cluster/routing/operations.py": cluster(),
     }
     return {PAGE: page()} | {SOURCES / path: formatted(source) for path, source in sources.items()}
 

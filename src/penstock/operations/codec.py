@@ -12,6 +12,7 @@ RFC 3339; ``plain`` converts what only Python has.  The broker checks them, as i
 the caller were in its process.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import msgspec
 
 from penstock.errors import ProtocolViolation
 from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.operations.call import Call
 from penstock.operations.calls import CALLS
 from penstock.types import DURATION_MS_MAX, duration_ms, instant_ms, lane_number, signed_duration_ms
 from penstock.wire.native_bodies import WireMessage, WireReceipt
@@ -51,10 +53,10 @@ def encode_answer(value: Any) -> bytes:
         return _encode(whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_stored)))
 
 
-def decode_answer(operation: str, data: bytes | memoryview) -> Any:
+def decode_answer(operation: str, data: bytes | memoryview, calls: Mapping[str, Call] = CALLS) -> Any:
     decoder = _DECODERS.get(operation)
     if decoder is None:
-        decoder = msgspec.msgpack.Decoder(CALLS[operation].answer, dec_hook=_message)
+        decoder = msgspec.msgpack.Decoder(calls[operation].answer, dec_hook=_message)
         _DECODERS[operation] = decoder
     try:
         return decoder.decode(data)
@@ -94,9 +96,11 @@ def _stored(message: Any) -> _Stored:
 def _message(kind: type, value: Any) -> StoredMessage:
     """The message that ``_stored`` made into a list."""
     assert kind is StoredMessage, "there is no other type of our own in an answer"
-    told = msgspec.convert(value, _Stored)
-    record = Record(told.offset, told.timestamp, told.key, told.value, told.headers, told.attributes)
-    return StoredMessage(told.topic, told.partition, record)
+    fields = msgspec.convert(value, _Stored)
+    record = Record(
+        fields.offset, fields.timestamp, fields.key, fields.value, fields.headers, fields.attributes
+    )
+    return StoredMessage(fields.topic, fields.partition, record)
 
 
 def whole_characters(value: Any) -> Any:
@@ -144,18 +148,18 @@ def _delay_ms(delay: Any) -> int:
     return round(bounded)
 
 
-def message_of(told: WireMessage) -> Message:
+def message_of(fields: WireMessage) -> Message:
     """The message as a program in the broker's process would have made it."""
     return Message(
-        told.value,
-        told.key,
-        dict(told.headers) or None,
-        told.priority,
-        None if told.ttl_ms is None else told.ttl_ms / 1000,
-        None if told.delay_ms is None else told.delay_ms / 1000,
-        None if told.deliver_at_ms is None else told.deliver_at_ms / 1000,
-        told.dedup_id,
-        told.partition,
+        fields.value,
+        fields.key,
+        dict(fields.headers) or None,
+        fields.priority,
+        None if fields.ttl_ms is None else fields.ttl_ms / 1000,
+        None if fields.delay_ms is None else fields.delay_ms / 1000,
+        None if fields.deliver_at_ms is None else fields.deliver_at_ms / 1000,
+        fields.dedup_id,
+        fields.partition,
     )
 
 
@@ -166,9 +170,11 @@ def wire_receipt(receipt: Receipt) -> WireReceipt:
     )
 
 
-def receipt_of(topic: str, told: WireReceipt) -> Receipt:
+def receipt_of(topic: str, fields: WireReceipt) -> Receipt:
     """The receipt as the broker gave it."""
-    return Receipt(topic, told.partition, told.offset, told.timestamp, told.schedule_id, told.duplicate)
+    return Receipt(
+        topic, fields.partition, fields.offset, fields.timestamp, fields.schedule_id, fields.duplicate
+    )
 
 
 def arguments_of(operation: str, **arguments: Any) -> msgspec.Struct:

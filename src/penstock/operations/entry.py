@@ -23,6 +23,18 @@ Exposure = Literal[
     "front ends",  # Only the front ends of a server.
 ]
 
+Route = Literal[
+    "local",  # This node: what all nodes know, or what the front end asks the owner for itself.
+    "partition",  # The owner of the argument ``partition`` of the topic ...
+    "partition or topic",  # ... or, if that is None, every owner of the topic's partitions.
+    "first partition",  # The owner of the topic's partition 0.
+    "id",  # The owner of the partition in an id such as orders:0:17.
+    "topic",  # Every owner of the topic's partitions, and a merge.
+    "cluster",  # Every node, and a merge.
+    "coordinator",  # The coordinator of the group: clients find it, and other nodes refuse.
+    "written by hand",  # In cluster/routing/router.py.
+]
+
 
 class OperationEntry(msgspec.Struct, frozen=True):
     """One operation.  Called with a method, as a decorator, it declares the operation of that name."""
@@ -31,7 +43,7 @@ class OperationEntry(msgspec.Struct, frozen=True):
     name: str = ""
     function: Callable[..., Any] | None = None  # Its declaration, where programs have it.
     exposure: Exposure = "call"
-    waits: bool = True  # False: a plain method, which returns its result at once.
+    waits: bool = True  # False: a plain method, which returns its result at once, on any node of a cluster.
     facade: bool = True  # False: its method in api/aio.py is written by hand.
     client: bool = True  # False: its method in client/operations.py is written by hand.
 
@@ -48,6 +60,10 @@ class OperationEntry(msgspec.Struct, frozen=True):
     metered: str | None = None  # The argument with the messages that count for the quota.
     creates_topic: bool = False  # The topic is created if it is missing and the caller may create it.
     result_filter: str | None = None  # In frontends/security/results.py: removes what the caller may not see.
+
+    # A cluster.
+    route: Route = "local"  # Which node executes it.
+    merge: str = "nothing"  # In cluster/routing/merging.py: makes one result of those of several nodes.
 
     # The client.
     retry: RetryClass = NOT_REPEATED

@@ -5,6 +5,7 @@
                                ├──> api/broker_calls.py            methods of Broker
                                ├──> client/calls.py                methods of the remote client
                                ├──> operations/calls.py            the calls of the native protocol
+                               ├──> cluster/routing/*.py           the operations of a cluster's node
                                ├──> frontends/security/needs.py    permissions
                                ├──> frontends/security/guarded.py  the broker's operations, with checks
                                └──> docs/protocols/native.md       the table of calls
@@ -78,7 +79,7 @@ class TopicOperations(Protocol):
     def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""
 
-    @operation("describe", topic="name", retry=READ_ONLY, waits=False)
+    @operation("describe", topic="name", retry=READ_ONLY, route="topic", merge="topic_info")
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""
 
@@ -91,24 +92,33 @@ class PublishOperations(Protocol):
         creates_topic=True,
         exposure="program",
         client=False,
+        route="written by hand",
     )
     def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> list[Receipt]:
         """Publish many messages at once; one receipt each, in their order."""
 
     @operation(
-        "publish", topic="topic", metered="batch", creates_topic=True, exposure="program", client=False
+        "publish",
+        topic="topic",
+        metered="batch",
+        creates_topic=True,
+        exposure="program",
+        client=False,
+        route="written by hand",
     )
     def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
         """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
 
-    @operation("publish", topic="topic", metered="batch", retry=IDEMPOTENT)
+    @operation("publish", topic="topic", metered="batch", retry=IDEMPOTENT, route="first partition")
     def stage(self, topic: str, batch: bytes) -> int:
         """Store record batches for a topic without publishing them; returns the offset of the first one.
 
         ``batch`` is made by ``wire/staged.py``.  What is not published within a day is deleted.
         """
 
-    @operation("publish", topic="topic", retry=IDEMPOTENT, wait_ms=PUBLISH_STAGED_MS_MAX)
+    @operation(
+        "publish", topic="topic", retry=IDEMPOTENT, wait_ms=PUBLISH_STAGED_MS_MAX, route="first partition"
+    )
     def publish_staged(
         self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
     ) -> StagedPublish:
@@ -117,13 +127,21 @@ class PublishOperations(Protocol):
         If the version is not above the application's last one, it was published before: nothing happens.
         """
 
-    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("describe", topic="topic", retry=READ_ONLY, route="first partition")
     def published_version(self, topic: str, application: str) -> int | None:
         """The last version that an application published, or None."""
 
 
 server_operation(
-    "publish", operation("publish", topic="topic", metered="message", creates_topic=True, exposure="program")
+    "publish",
+    operation(
+        "publish",
+        topic="topic",
+        metered="message",
+        creates_topic=True,
+        exposure="program",
+        route="written by hand",
+    ),
 )
 server_operation(
     "producer", operation("publish", result_filter="GuardedProducer", exposure="program", waits=False)
@@ -131,38 +149,40 @@ server_operation(
 
 
 class GroupOperations(Protocol):
-    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT, route="topic")
     def create_group(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> None:
         """Create a group, or change its settings, without consuming."""
 
-    @operation("consume", topic="topic", group="group", acl="delete", retry=done_when(GroupNotFound))
+    @operation(
+        "consume", topic="topic", group="group", acl="delete", retry=done_when(GroupNotFound), route="topic"
+    )
     def delete_group(self, topic: str, group: str) -> None:
         """Delete a group and its position; its consumers are closed."""
 
-    @operation("describe", topic="topic", group="group", retry=READ_ONLY, waits=False)
+    @operation("describe", topic="topic", group="group", retry=READ_ONLY, route="topic", merge="group_info")
     def describe_group(self, topic: str, group: str) -> GroupInfo:
         """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
 
-    @operation("describe", topic="topic", group="group", retry=READ_ONLY)
+    @operation("describe", topic="topic", group="group", retry=READ_ONLY, route="partition")
     def delivery_states(
         self, topic: str, group: str, partition: int, start: int, end: int
     ) -> list[DeliveryState]:
         """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
 
-    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT, route="partition or topic")
     def seek(
         self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
     ) -> None:
         """Move a group to "earliest", "latest", an offset or a time, on one partition or on all."""
 
-    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT, route="written by hand")
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
         """Commit offsets, by partition, of a reader that tracks its own position.
 
         The group is a stream group without members, created at first use; its lag is reported as usual.
         """
 
-    @operation("admin", topic="topic", audit=("topic",), retry=IDEMPOTENT, waits=False)
+    @operation("admin", topic="topic", audit=("topic",), retry=IDEMPOTENT, route="partition")
     def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
         """Prepare to restore what retention deleted, from ``start`` up to where the log begins.
 
@@ -170,14 +190,14 @@ class GroupOperations(Protocol):
         """
 
     # Not audited: the beginning and the end of a restore are.
-    @operation("admin", topic="topic", retry=IDEMPOTENT)
+    @operation("admin", topic="topic", retry=IDEMPOTENT, route="partition")
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
         """Hand over record batches with their old offsets, ascending; returns the offset after the last.
 
         Offsets that no batch has are holes.  What was handed over before is not taken twice.
         """
 
-    @operation("admin", topic="topic", group="group", audit=("topic", "group"))
+    @operation("admin", topic="topic", group="group", audit=("topic", "group"), route="partition")
     def finish_restore(
         self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
     ) -> None:
@@ -196,6 +216,7 @@ server_operation(
         creates_topic=True,
         result_filter="guarded_consumer",
         exposure="program",
+        route="written by hand",
     ),
 )
 
@@ -203,7 +224,7 @@ server_operation(
 class ReadOperations(Protocol):
     """Operations that change nothing."""
 
-    @operation("read", topic="topic", exposure="program", client=False)
+    @operation("read", topic="topic", exposure="program", client=False, route="written by hand")
     def fetch(
         self,
         topic: str,
@@ -219,11 +240,11 @@ class ReadOperations(Protocol):
         partition's journal, whose records are the events of ``penstock.delivery.events``.
         """
 
-    @operation("describe", topic="topic", retry=READ_ONLY)
+    @operation("describe", topic="topic", retry=READ_ONLY, route="topic", merge="offsets")
     def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
         """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
 
-    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("read", topic="topic", retry=READ_ONLY, route="partition or topic", merge="read")
     def read(
         self,
         topic: str,
@@ -236,33 +257,41 @@ class ReadOperations(Protocol):
     ) -> list[StoredMessage]:
         """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
 
-    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("read", topic="topic", retry=READ_ONLY, route="partition or topic", merge="peek")
     def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
         """The last ``count`` messages, the oldest of them first."""
 
-    @operation("read", topic="topic", by_id=True, retry=READ_ONLY, waits=False)
+    @operation("read", topic="topic", by_id=True, retry=READ_ONLY, route="id")
     def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
         """Everything that happened to a message, named by its place, its id or its schedule id."""
 
 
 class ScheduleOperations(Protocol):
-    @operation("publish", topic="topic", metered="message", creates_topic=True, facade=False, client=False)
+    @operation(
+        "publish",
+        topic="topic",
+        metered="message",
+        creates_topic=True,
+        facade=False,
+        client=False,
+        route="written by hand",
+    )
     def schedule(self, topic: str, message: Message, *, cron: str, timezone: str = "UTC") -> str:
         """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
 
-    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("read", topic="topic", retry=READ_ONLY, route="topic", merge="scheduled")
     def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
         """Messages that are not due yet, in the order in which they were accepted."""
 
-    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("describe", topic="topic", retry=READ_ONLY, route="topic", merge="total")
     def scheduled_count(self, topic: str) -> int:
         """How many messages are not due yet."""
 
-    @operation("publish", topic="schedule_id", by_id=True)
+    @operation("publish", topic="schedule_id", by_id=True, route="id")
     def cancel(self, schedule_id: str) -> Cancelled:
         """Cancel a scheduled message: "cancelled", or "delivered" or "unknown" if it cannot be."""
 
-    @operation("publish", topic="schedule_id", by_id=True, retry=IDEMPOTENT)
+    @operation("publish", topic="schedule_id", by_id=True, retry=IDEMPOTENT, route="id")
     def reschedule(
         self, schedule_id: str, *, delay: Duration | None = None, deliver_at: Instant | None = None
     ) -> bool:
@@ -270,15 +299,29 @@ class ScheduleOperations(Protocol):
 
 
 class DeadLetterOperations(Protocol):
-    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    @operation("read", topic="topic", retry=READ_ONLY, route="cluster", merge="dead_letters")
     def dead_letters(self, topic: str, limit: int = LIST_LIMIT) -> list[DeadLetter]:
         """The dead letters of a topic that were not redriven yet."""
 
-    @operation("read", topic="topic", result_filter="readable_errors", retry=READ_ONLY)
+    @operation(
+        "read",
+        topic="topic",
+        result_filter="readable_errors",
+        retry=READ_ONLY,
+        route="cluster",
+        merge="dead_letter_errors",
+    )
     def dead_letter_errors(self, topic: str | None = None) -> list[DeadLetterErrors]:
         """Dead letters counted by error, the most frequent first; of one topic or of all."""
 
-    @operation("admin", topic="topic", group="group", audit=("topic", "group"), wait_ms=REDRIVE_MS_MAX)
+    @operation(
+        "admin",
+        topic="topic",
+        group="group",
+        audit=("topic", "group"),
+        wait_ms=REDRIVE_MS_MAX,
+        route="written by hand",
+    )
     def redrive(
         self,
         topic: str,
@@ -307,7 +350,7 @@ class AccessOperations(Protocol):
     def keys(self) -> list[KeyInfo]:
         """The API keys, the oldest first."""
 
-    @operation("admin", audit=("key_id",), retry=done_when(IdentityNotFound), waits=False)
+    @operation("admin", audit=("key_id",), retry=done_when(IdentityNotFound))
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, by its id; connections that use it are closed."""
 
@@ -321,13 +364,13 @@ class AccessOperations(Protocol):
     def users(self) -> list[UserInfo]:
         """All users."""
 
-    @operation("admin", audit=("name",), retry=done_when(IdentityNotFound), waits=False)
+    @operation("admin", audit=("name",), retry=done_when(IdentityNotFound))
     def delete_user(self, name: str) -> None:
         """Delete a user; its connections are closed."""
 
 
 class ServerOperations(Protocol):
-    @operation("describe", result_filter="visible_stats", retry=READ_ONLY, waits=False)
+    @operation("describe", result_filter="visible_stats", retry=READ_ONLY, route="cluster", merge="stats")
     def stats(self) -> BrokerInfo:
         """The broker at a glance: version, uptime, sizes, counts."""
 
@@ -339,10 +382,14 @@ server_operation("metadata", operation("publish", topic="topic", creates_topic=T
 server_operation("topic_names", operation("describe", waits=False))
 server_operation("cluster_id", operation("describe", waits=False))
 server_operation("layout", operation("describe", topic="topic", waits=False))
-server_operation("lanes", operation("describe", topic="topic", waits=False))
-server_operation("append_batches", operation("publish", topic="topic", metered="batches", creates_topic=True))
+server_operation("lanes", operation("describe", topic="topic", route="topic", merge="lanes"))
+server_operation(
+    "append_batches",
+    operation("publish", topic="topic", metered="batches", creates_topic=True, route="written by hand"),
+)
 server_operation("append_records", operation("publish", topic="topic", metered="batches"))
 server_operation("read_records", operation("read", topic="topic", waits=False))
+server_operation("append_output", operation("publish", topic="topic", route="partition"))
 server_operation("arrival", operation("read", topic="topic"))
 server_operation("position", operation("describe", topic="topic", waits=False))
 server_operation(
@@ -350,14 +397,31 @@ server_operation(
 )
 server_operation(
     "batch_consumer",
-    operation("consume", topic="topic", group="group", creates_topic=True, result_filter="guarded_consumer"),
+    operation(
+        "consume",
+        topic="topic",
+        group="group",
+        creates_topic=True,
+        result_filter="guarded_consumer",
+        route="written by hand",
+    ),
 )
-server_operation("dead_letter", operation("read", topic="topic", waits=False))
+server_operation(
+    "own_consumer",
+    operation(
+        "consume",
+        topic="topic",
+        group="group",
+        creates_topic=True,
+        result_filter="guarded_consumer",
+    ),
+)
+server_operation("dead_letter", operation("read", topic="topic", route="id"))
 
 # Transactions.
 
 server_operation("new_producer_id", operation("publish", waits=False))
-server_operation("init_producer", operation("publish", transactional_id="known_as"))
+server_operation("init_producer", operation("publish", transactional_id="known_as", route="written by hand"))
 server_operation("enlist", operation("publish", topic="topic", transactional_id="known_as"))
 server_operation(
     "append_in_transaction",
@@ -375,43 +439,59 @@ server_operation("active_producers", operation("read", topic="topic", waits=Fals
 
 # Kafka's groups.
 
-server_operation("join_group", operation("consume", group="group"))
-server_operation("sync_group", operation("consume", group="group"))
-server_operation("heartbeat_group", operation("consume", group="group", waits=False))
-server_operation("leave_group", operation("consume", group="group", waits=False))
-server_operation("consumer_group_heartbeat", operation("consume", group="group"))
-server_operation("consumer_group", operation("describe", group="group", waits=False))
-server_operation("check_reader", operation("describe", group="group", waits=False))
-server_operation("commit_group_offsets", operation("consume", topic="topic", group="group"))
-server_operation("committed_offsets", operation("describe", topic="topic", group="group", waits=False))
+server_operation("join_group", operation("consume", group="group", route="coordinator"))
+server_operation("sync_group", operation("consume", group="group", route="coordinator"))
+server_operation("heartbeat_group", operation("consume", group="group", waits=False, route="coordinator"))
+server_operation("leave_group", operation("consume", group="group", waits=False, route="coordinator"))
+server_operation("consumer_group_heartbeat", operation("consume", group="group", route="coordinator"))
+server_operation("consumer_group", operation("describe", group="group", waits=False, route="coordinator"))
+server_operation("check_reader", operation("describe", group="group", waits=False, route="coordinator"))
+server_operation(
+    "commit_group_offsets", operation("consume", topic="topic", group="group", route="written by hand")
+)
+server_operation("store_offsets", operation("consume", topic="topic", group="group"))
+server_operation(
+    "committed_offsets", operation("describe", topic="topic", group="group", route="topic", merge="commits")
+)
 server_operation("unsettled_offsets", operation("describe", topic="topic", group="group", waits=False))
 server_operation(
-    "topics_with_offsets", operation("describe", group="group", result_filter="visible_topics", waits=False)
+    "topics_with_offsets",
+    operation("describe", group="group", result_filter="visible_topics", route="cluster", merge="names"),
 )
 server_operation(
-    "queued_topics", operation("describe", group="group", result_filter="visible_topics", waits=False)
+    "queued_topics",
+    operation("describe", group="group", result_filter="visible_topics", route="cluster", merge="names"),
 )
-server_operation("check_share_group", operation("consume", group="group", waits=False))
-server_operation("forget_offsets", operation("consume", topic="topic", group="group", acl="delete"))
+server_operation("check_share_group", operation("consume", group="group", waits=False, route="coordinator"))
+server_operation(
+    "forget_offsets",
+    operation("consume", topic="topic", group="group", acl="delete", route="written by hand"),
+)
 server_operation("member_groups", operation("describe", result_filter="visible_groups", waits=False))
-server_operation("member_group", operation("describe", group="group", waits=False))
+server_operation("member_group", operation("describe", group="group", waits=False, route="coordinator"))
 server_operation("group_config", operation("describe", group="group", waits=False))
 server_operation("alter_group_config", operation("admin", group="group", audit=("group",)))
 server_operation("configured_groups", operation("describe", result_filter="visible_group_names", waits=False))
-server_operation("check_delete_group", operation("consume", group="group", acl="delete", waits=False))
+server_operation(
+    "check_delete_group", operation("consume", group="group", acl="delete", waits=False, route="coordinator")
+)
 
 # Users and ACLs as Kafka's clients administer them.
 
-server_operation("alter_user", operation("admin", audit=("name",), waits=False))
+server_operation("alter_user", operation("admin", audit=("name",)))
 server_operation("acls", operation("admin", acl="describe", waits=False))
-server_operation("create_acls", operation("admin", audit=("acls",), waits=False))
-server_operation("delete_acls", operation("admin", audit=("acls",), waits=False))
-server_operation("set_scram", operation("admin", audit=("name",), waits=False))
-server_operation("drop_scram", operation("admin", audit=("name",), waits=False))
+server_operation("create_acls", operation("admin", audit=("acls",)))
+server_operation("delete_acls", operation("admin", audit=("acls",)))
+server_operation("set_scram", operation("admin", audit=("name",)))
+server_operation("drop_scram", operation("admin", audit=("name",)))
 server_operation("scrams", operation("admin", acl="describe", waits=False))
 
 # Monitoring.
 
-server_operation("waiting", operation("describe", result_filter="visible_counts", waits=False))
-server_operation("overview", operation("describe", result_filter="visible_overview"))
-server_operation("metrics", operation("describe", result_filter="visible_metrics"))
+server_operation(
+    "waiting", operation("describe", result_filter="visible_counts", route="cluster", merge="waiting")
+)
+server_operation(
+    "overview", operation("describe", result_filter="visible_overview", route="cluster", merge="overview")
+)
+server_operation("metrics", operation("describe", result_filter="visible_metrics", route="written by hand"))

@@ -40,7 +40,7 @@ class TlsAcceptor:
         self._beginning: set[asyncio.Task[None]] = set()  # Connections whose handshake is not done.
 
     def close(self) -> None:
-        """Accept nobody any more; who has begun a handshake is not let in."""
+        """Stop accepting; connections that have begun a handshake are closed."""
         self._accepting.cancel()
         self._listening.close()
         for task in self._beginning:

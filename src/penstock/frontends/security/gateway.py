@@ -30,6 +30,7 @@ from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import BrowserSessions
 from penstock.model.info import PIPELINES_TOPIC, Overview
 from penstock.model.message import StoredMessage
+from penstock.model.owners import Owners
 
 Ended = Callable[[BrokerOperations], None]
 
@@ -61,7 +62,7 @@ class AuthGateway:
         self._guards: dict[tuple[str, str], GuardedOperations] = {}
         self._connections: dict[tuple[str, str], set[AuthenticatedConnection]] = {}
         self.sessions = BrowserSessions(self._clock)  # Of browsers.
-        self.ended: list[Ended] = []  # Called with operations that nobody may use any more.
+        self.ended: list[Ended] = []  # Called with operations that must not be used any more.
         self._logins: Logins | None = None
         if authentication:
             self._logins = Logins(broker.operations.access, self._clock)
@@ -108,8 +109,13 @@ class AuthGateway:
     # What they may do.
 
     def cluster_id(self) -> str:
-        """The name of the broker's directory, which every client of Kafka's is told."""
+        """The cluster id, stored with the data directory and sent to Kafka clients."""
         return self._broker.operations.cluster_id()
+
+    @property
+    def owners(self) -> Owners:
+        """Which node owns what, for protocols that tell their clients."""
+        return self._broker.operations.owners
 
     def operations(self, identity: Identity) -> BrokerOperations:
         """The broker's operations, as far as this identity may call them."""
@@ -135,7 +141,7 @@ class AuthGateway:
     def overview(self) -> Work[Overview]:
         return self._broker.operations.overview()
 
-    def pipeline_reports(self, offset: int, limit: int) -> list[StoredMessage]:
+    def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:
         """What pipelines have reported, from an offset on."""
         return self._broker.operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 

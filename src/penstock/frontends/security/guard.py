@@ -102,8 +102,10 @@ class Guard:
             self._check_permissions(name, target, None)
 
     def _refusal(self, need: Need, topic: Any, group: Any) -> Forbidden:
-        places = [f"{kind} {name}" for kind, name in (("topic", topic), ("group", group)) if name is not None]
-        on = ", ".join(places) or "the broker"
+        resources = [
+            f"{kind} {name}" for kind, name in (("topic", topic), ("group", group)) if name is not None
+        ]
+        on = ", ".join(resources) or "the broker"
         return Forbidden(who=str(self.identity), operation=verb(need), on=on, role=ROLES[need.action])
 
     # The audit log.
@@ -133,7 +135,7 @@ class Guard:
     def _note(self, name: str, on: str, outcome: str) -> None:
         try:
             self._audit.note(str(self.identity), name, on, outcome)
-        except PenstockError:  # It is done, or refused, all the same.
+        except PenstockError:  # It is done, or refused, nevertheless.
             words = f"{name} by {self.identity} on {on}: {outcome}"
             logger.exception("this is not in the audit log: %s", words)
 
@@ -214,12 +216,12 @@ def topic_of(identity: Any) -> Any:
     return identity.partition(":")[0] if isinstance(identity, str) else identity
 
 
-def _remember(allowed: set[Any], place: Any, *names: str | None) -> None:
+def _remember(allowed: set[Any], key: Any, *names: str | None) -> None:
     if any(name is not None and len(name) > NAME_LENGTH_MAX for name in names):
         return  # Nothing can have such a name.
     if len(allowed) >= ALLOWED_MAX:
         allowed.clear()  # They are checked again, which is cheap.
-    allowed.add(place)
+    allowed.add(key)
 
 
 def _size(message: Message | bytes) -> int:

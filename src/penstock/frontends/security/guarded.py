@@ -97,7 +97,7 @@ class GuardedOperations(Guard):
             self._check_topic("topic_exists", topic)
         return self._operations.topic_exists(topic)
 
-    def describe_topic(self, name: str) -> TopicInfo:
+    def describe_topic(self, name: str) -> Steps[TopicInfo]:
         if name not in self._allowed["describe_topic"]:
             self._check_topic("describe_topic", name)
         return self._operations.describe_topic(name)
@@ -134,7 +134,7 @@ class GuardedOperations(Guard):
             self._check_topic("publish_staged", topic)
         return self._operations.publish_staged(topic, application, version, staged)
 
-    def published_version(self, topic: str, application: str) -> int | None:
+    def published_version(self, topic: str, application: str) -> Steps[int | None]:
         if topic not in self._allowed["published_version"]:
             self._check_topic("published_version", topic)
         return self._operations.published_version(topic, application)
@@ -160,7 +160,7 @@ class GuardedOperations(Guard):
         self._check("delete_group", topic, group)
         return self._operations.delete_group(topic, group)
 
-    def describe_group(self, topic: str, group: str) -> GroupInfo:
+    def describe_group(self, topic: str, group: str) -> Steps[GroupInfo]:
         self._check("describe_group", topic, group)
         return self._operations.describe_group(topic, group)
 
@@ -178,11 +178,12 @@ class GuardedOperations(Guard):
         self._check("commit_offsets", topic, group)
         return self._operations.commit_offsets(topic, group, offsets)
 
-    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+    def begin_restore(self, topic: str, partition: int, start: int) -> Steps[Restore]:
         if topic not in self._allowed["begin_restore"]:
             self._check_topic("begin_restore", topic)
-        with self._auditing("begin_restore", topic):
-            return self._operations.begin_restore(topic, partition, start)
+        return self._audited(
+            "begin_restore", (topic,), self._operations.begin_restore, topic, partition, start
+        )
 
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
         if topic not in self._allowed["restore"]:
@@ -249,17 +250,17 @@ class GuardedOperations(Guard):
         from_time: Instant | None,
         to_time: Instant | None,
         limit: int,
-    ) -> list[StoredMessage]:
+    ) -> Steps[list[StoredMessage]]:
         if topic not in self._allowed["read"]:
             self._check_topic("read", topic)
         return self._operations.read(topic, partition, offset, from_time, to_time, limit)
 
-    def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
+    def peek(self, topic: str, count: int, partition: int | None) -> Steps[list[StoredMessage]]:
         if topic not in self._allowed["peek"]:
             self._check_topic("peek", topic)
         return self._operations.peek(topic, count, partition)
 
-    def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:
+    def trace(self, topic: str, partition: int | None, offset: int | None) -> Steps[Trace]:
         self._check("trace", topic_of(topic))
         return self._operations.trace(topic, partition, offset)
 
@@ -272,12 +273,12 @@ class GuardedOperations(Guard):
             return self._after_creating(topic, self._operations.schedule, topic, message, cron, timezone)
         return self._operations.schedule(topic, message, cron, timezone)
 
-    def scheduled(self, topic: str, limit: int) -> list[ScheduledMessage]:
+    def scheduled(self, topic: str, limit: int) -> Steps[list[ScheduledMessage]]:
         if topic not in self._allowed["scheduled"]:
             self._check_topic("scheduled", topic)
         return self._operations.scheduled(topic, limit)
 
-    def scheduled_count(self, topic: str) -> int:
+    def scheduled_count(self, topic: str) -> Steps[int]:
         if topic not in self._allowed["scheduled_count"]:
             self._check_topic("scheduled_count", topic)
         return self._operations.scheduled_count(topic)
@@ -290,7 +291,7 @@ class GuardedOperations(Guard):
         self._check("reschedule", topic_of(schedule_id))
         return self._operations.reschedule(schedule_id, delay, deliver_at)
 
-    def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
+    def dead_letters(self, topic: str, limit: int) -> Steps[list[DeadLetter]]:
         if topic not in self._allowed["dead_letters"]:
             self._check_topic("dead_letters", topic)
         return self._operations.dead_letters(topic, limit)
@@ -327,10 +328,9 @@ class GuardedOperations(Guard):
         self._check("keys")
         return self._operations.keys()
 
-    def revoke_key(self, key_id: str) -> None:
+    def revoke_key(self, key_id: str) -> Steps[None]:
         self._check("revoke_key")
-        with self._auditing("revoke_key", key_id):
-            return self._operations.revoke_key(key_id)
+        return self._audited("revoke_key", (key_id,), self._operations.revoke_key, key_id)
 
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
         self._check("set_user")
@@ -340,14 +340,13 @@ class GuardedOperations(Guard):
         self._check("users")
         return self._operations.users()
 
-    def delete_user(self, name: str) -> None:
+    def delete_user(self, name: str) -> Steps[None]:
         self._check("delete_user")
-        with self._auditing("delete_user", name):
-            return self._operations.delete_user(name)
+        return self._audited("delete_user", (name,), self._operations.delete_user, name)
 
-    def stats(self) -> BrokerInfo:
+    def stats(self) -> Steps[BrokerInfo]:
         self._check("stats")
-        return visible_stats(self, self._operations.stats())
+        return filtered(visible_stats, self, self._operations.stats())
 
     def auto_create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         if name not in self._allowed["auto_create_topic"]:
@@ -374,7 +373,7 @@ class GuardedOperations(Guard):
             self._check_topic("layout", topic)
         return self._operations.layout(topic)
 
-    def lanes(self, topic: str) -> dict[str, int]:
+    def lanes(self, topic: str) -> Steps[dict[str, int]]:
         if topic not in self._allowed["lanes"]:
             self._check_topic("lanes", topic)
         return self._operations.lanes(topic)
@@ -405,6 +404,11 @@ class GuardedOperations(Guard):
         if topic not in self._allowed["read_records"]:
             self._check_topic("read_records", topic)
         return self._operations.read_records(topic, partition, offset, max_bytes, committed)
+
+    def append_output(self, topic: str, partition: int, batch: bytes) -> Steps[None]:
+        if topic not in self._allowed["append_output"]:
+            self._check_topic("append_output", topic)
+        return self._operations.append_output(topic, partition, batch)
 
     def arrival(self, topic: str, until_ms: int) -> Steps[None]:
         if topic not in self._allowed["arrival"]:
@@ -445,7 +449,30 @@ class GuardedOperations(Guard):
             self._operations.batch_consumer(topic, group, consumer_id, max_in_flight, options),
         )
 
-    def dead_letter(self, topic: str, identity: str) -> DeadLetter:
+    def own_consumer(
+        self,
+        topic: str,
+        group: str,
+        consumer_id: str | None,
+        max_in_flight: int | None,
+        options: GroupOptions,
+    ) -> Steps[BatchConsumer]:
+        self._check("own_consumer", topic, group)
+        if self._operations.is_creatable(topic):
+            return filtered(
+                guarded_consumer,
+                self,
+                self._after_creating(
+                    topic, self._operations.own_consumer, topic, group, consumer_id, max_in_flight, options
+                ),
+            )
+        return filtered(
+            guarded_consumer,
+            self,
+            self._operations.own_consumer(topic, group, consumer_id, max_in_flight, options),
+        )
+
+    def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
         if topic not in self._allowed["dead_letter"]:
             self._check_topic("dead_letter", topic)
         return self._operations.dead_letter(topic, identity)
@@ -552,7 +579,11 @@ class GuardedOperations(Guard):
         self._check("commit_group_offsets", topic, group)
         return self._operations.commit_group_offsets(topic, group, commits, by)
 
-    def committed_offsets(self, topic: str, group: str) -> dict[int, Commit]:
+    def store_offsets(self, topic: str, group: str, commits: dict[int, Commit]) -> Steps[None]:
+        self._check("store_offsets", topic, group)
+        return self._operations.store_offsets(topic, group, commits)
+
+    def committed_offsets(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
         self._check("committed_offsets", topic, group)
         return self._operations.committed_offsets(topic, group)
 
@@ -560,13 +591,13 @@ class GuardedOperations(Guard):
         self._check("unsettled_offsets", topic, group)
         return self._operations.unsettled_offsets(topic, group, partitions)
 
-    def topics_with_offsets(self, group: str) -> list[str]:
+    def topics_with_offsets(self, group: str) -> Steps[list[str]]:
         self._check("topics_with_offsets", None, group)
-        return visible_topics(self, self._operations.topics_with_offsets(group))
+        return filtered(visible_topics, self, self._operations.topics_with_offsets(group))
 
-    def queued_topics(self, group: str) -> list[str]:
+    def queued_topics(self, group: str) -> Steps[list[str]]:
         self._check("queued_topics", None, group)
-        return visible_topics(self, self._operations.queued_topics(group))
+        return filtered(visible_topics, self, self._operations.queued_topics(group))
 
     def check_share_group(self, group: str) -> Code:
         self._check("check_share_group", None, group)
@@ -600,42 +631,37 @@ class GuardedOperations(Guard):
         self._check("check_delete_group", None, group)
         return self._operations.check_delete_group(group)
 
-    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
+    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> Steps[None]:
         self._check("alter_user")
-        with self._auditing("alter_user", name):
-            return self._operations.alter_user(name, grants, quota)
+        return self._audited("alter_user", (name,), self._operations.alter_user, name, grants, quota)
 
     def acls(self) -> list[Acl]:
         self._check("acls")
         return self._operations.acls()
 
-    def create_acls(self, acls: list[Acl]) -> None:
+    def create_acls(self, acls: list[Acl]) -> Steps[None]:
         self._check("create_acls")
-        with self._auditing("create_acls", acls):
-            return self._operations.create_acls(acls)
+        return self._audited("create_acls", (acls,), self._operations.create_acls, acls)
 
-    def delete_acls(self, acls: list[Acl]) -> None:
+    def delete_acls(self, acls: list[Acl]) -> Steps[None]:
         self._check("delete_acls")
-        with self._auditing("delete_acls", acls):
-            return self._operations.delete_acls(acls)
+        return self._audited("delete_acls", (acls,), self._operations.delete_acls, acls)
 
-    def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:
+    def set_scram(self, name: str, mechanism: str, scram: Scram) -> Steps[None]:
         self._check("set_scram")
-        with self._auditing("set_scram", name):
-            return self._operations.set_scram(name, mechanism, scram)
+        return self._audited("set_scram", (name,), self._operations.set_scram, name, mechanism, scram)
 
-    def drop_scram(self, name: str, mechanism: str) -> None:
+    def drop_scram(self, name: str, mechanism: str) -> Steps[None]:
         self._check("drop_scram")
-        with self._auditing("drop_scram", name):
-            return self._operations.drop_scram(name, mechanism)
+        return self._audited("drop_scram", (name,), self._operations.drop_scram, name, mechanism)
 
     def scrams(self) -> dict[str, dict[str, int]]:
         self._check("scrams")
         return self._operations.scrams()
 
-    def waiting(self) -> dict[tuple[str, int], int]:
+    def waiting(self) -> Steps[dict[tuple[str, int], int]]:
         self._check("waiting")
-        return visible_counts(self, self._operations.waiting())
+        return filtered(visible_counts, self, self._operations.waiting())
 
     def overview(self) -> Steps[Overview]:
         self._check("overview")

@@ -1,4 +1,4 @@
-"""Who somebody is: an API key, a user, or nobody in particular."""
+"""Identities: an API key, a user, or anonymous."""
 
 from base64 import b64decode
 from typing import Final, Literal
@@ -21,7 +21,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def id(self) -> tuple[Kind, str]:
-        """What tells one from another."""
+        """A unique name."""
         return self.kind, self.name
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ NOBODY: Final = Identity(kind="nobody", name="")
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody shows: a key, or a user's name and password."""
+    """Credentials: a key, or a user's name and password."""
 
     key: str | None = None
     user: str | None = None

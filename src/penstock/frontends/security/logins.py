@@ -1,8 +1,8 @@
-"""Logins: is somebody who they say they are?
+"""Verifies credentials at login.
 
     key       pk_<id>_<secret>     secret remembered? ── yes ──────────────────────> known
     user      name, password            │ no
-                                   too many failed? ── yes ──> refused, and told for how long
+                                   too many failed? ── yes ──> refused, with the time to wait
                                         │ no
                                    scrypt, in a thread of its own ──> remembered ──> known
                                                                  └──> refused
@@ -74,7 +74,9 @@ class Logins:
         self._fitted: dict[tuple[str, str], bytes] = {}  # Hashes of secrets; gone with the first change.
         self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
         self._thread = ThreadPoolExecutor(1, "penstock-login")
-        self._checking: dict[Ticket, list[OnLogin]] = {}  # Who waits for each secret that is being looked at.
+        self._checking: dict[
+            Ticket, list[OnLogin]
+        ] = {}  # Waiting logins by the secret that is being verified.
 
     def begin(self, credentials: Credentials, address: str, then: OnLogin) -> None:
         """Find out who it is; ``then`` is called once, perhaps before this returns."""
@@ -96,7 +98,7 @@ class Logins:
                 self._throttle.forgive(*subjects)
                 then(self._identity(stored), None)
                 return
-            if stored is None and claim[0] == "key":  # Ids are random: that there is none tells nothing.
+            if stored is None and claim[0] == "key":  # Ids are random, so this reveals nothing.
                 raise _refused(claim, address)
             self._check_beside(claim, stored, address, then)
         except PenstockError as error:
@@ -114,7 +116,7 @@ class Logins:
         return ScramLogin(mechanism, find)
 
     def _strange_scram(self, mechanism: str, name: str) -> Scram:
-        """For somebody who does not exist: what nobody can prove, and always the same."""
+        """For a user that does not exist: stable data that no password matches."""
         salt = hmac.digest(self._salt, name.encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
         size = hashlib.new(HASHES[mechanism]).digest_size
         return Scram(salt=salt, iterations=ITERATIONS, stored_key=bytes(size), server_key=bytes(size))
@@ -185,7 +187,7 @@ class Logins:
 
 
 def _claim(credentials: Credentials) -> Claim:
-    """Who somebody claims to be."""
+    """The identity that a login claims."""
     if credentials.key is not None:
         mark, _, rest = credentials.key.partition("_")
         key_id, _, secret = rest.partition("_")
@@ -204,13 +206,13 @@ def _claim(credentials: Credentials) -> Claim:
 def _subjects(claim: Claim, stored: object, address: str) -> tuple[str, ...]:
     """Whose failed logins are counted: a key that exists is nobody's neighbour."""
     kind, name, _ = claim
-    place = f"address {_place(address)}"
+    source = f"address {_network(address)}"
     if kind == "key":
-        return (f"{place}, with keys that do not exist",) if stored is None else (f"key {name}",)
-    return place, f"user {name[:100]}"
+        return (f"{source}, with keys that do not exist",) if stored is None else (f"key {name}",)
+    return source, f"user {name[:100]}"
 
 
-def _place(address: str) -> str:
+def _network(address: str) -> str:
     """Whose address it is: with IPv6, everybody has 2^64 of them."""
     try:
         known = ip_address(address.partition("%")[0])

@@ -22,16 +22,16 @@ def visible_topics(guard: Guard, names: list[str]) -> list[str]:
 
 
 def visible_counts(guard: Guard, counts: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    return {place: count for place, count in counts.items() if guard.may("describe", place[0])}
+    return {key: count for key, count in counts.items() if guard.may("describe", key[0])}
 
 
 def visible_metrics(guard: Guard, families: list[Family]) -> list[Family]:
     """The broker's own, and those of topics and groups that may be described."""
     return [
         family._replace(
-            samples=[(of, value) for of, value in family.samples if guard.may("describe", *of[:places])]
+            samples=[(of, value) for of, value in family.samples if guard.may("describe", *of[:scoped])]
         )
-        if (places := len([label for label in family.labels if label in ("topic", "group")]))
+        if (scoped := len([label for label in family.labels if label in ("topic", "group")]))
         else family
         for family in families
     ]
