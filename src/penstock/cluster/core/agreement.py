@@ -1,0 +1,114 @@
+"""The metadata log: follow it, append to it, and start from a snapshot of it.
+
+Entry n is created only by a node that has applied n - 1, from the state that it has then, with no await in
+between; if another node wins the number, its entry is applied and ours is made again (rule 9).  Entries are
+never deleted (rule 12), so a node that was away for a week catches up; ``snap/`` only saves time.
+
+Cost: an append is one create; each entry is read once by every other node.  An idle log is polled every
+``POLL_S``; the heartbeats of peers say when there is more to read.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from penstock.cluster.core.metadata import Change, State
+from penstock.cluster.core.objects import (
+    UNKNOWN,
+    Store,
+    decide,
+    meta_name,
+    number_of,
+    snap_name,
+    unwrap,
+    wrap,
+)
+from penstock.errors import CorruptionError
+
+POLL_S: Final = 15.0
+SNAPSHOT_ENTRIES: Final = 256  # One snapshot for so many entries ...
+SNAPSHOTS_MAX: Final = 3  # ... of which so many are kept.
+RETRY_S: Final = 0.1
+
+
+class _Envelope(msgspec.Struct):
+    nonce: str
+    change: Change
+
+
+class MetadataLog:
+    """The metadata as this node knows it."""
+
+    snapshot_entries = SNAPSHOT_ENTRIES
+
+    def __init__(self, store: Store, random: Random, on_change: Callable[[], None]) -> None:
+        self.state = State()
+        self._store = store
+        self._random = random
+        self._on_change = on_change  # Called after each entry.
+
+    async def start(self) -> None:
+        """Load the newest snapshot that LIST shows, and follow the log to its end."""
+        while True:
+            try:
+                # A node that has looked at the metadata before it joined needs no snapshot any more.
+                names = sorted(await self._store.list("snap/")) if self.state.next == 1 else []
+                data = await self._store.get(names[-1]) if names else None
+                if data is not None:
+                    self.state = msgspec.json.decode(unwrap("snap", names[-1], data), type=State)
+                    self._on_change()
+                await self.catch_up()
+            except UNKNOWN:
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def catch_up(self) -> None:
+        """Apply every entry that is there; one of ``UNKNOWN`` if the store does not answer."""
+        number = self.state.next
+        while (data := await self._store.get(meta_name(number))) is not None:
+            self._learn(number, data)
+            number = self.state.next
+
+    async def propose(self, make: Callable[[State], Change | None]) -> bool:
+        """Append what ``make`` returns, made from the newest state each time; False if it returned None."""
+        while True:
+            try:
+                await self.catch_up()
+            except UNKNOWN:
+                await asyncio.sleep(RETRY_S)
+                continue
+            change = make(self.state)
+            if change is None:
+                return False
+            number = self.state.next
+            envelope = _Envelope(f"{self._random.getrandbits(64):016x}", change)
+            data = wrap("meta", msgspec.json.encode(envelope))
+            if await decide(self._store, meta_name(number), data):
+                self._learn(number, data)
+                return True
+
+    def _learn(self, number: int, data: bytes) -> None:
+        if number != self.state.next:
+            return  # Another task of this node was quicker.
+        name = meta_name(number)
+        try:
+            change = msgspec.json.decode(unwrap("meta", name, data), type=_Envelope).change
+        except msgspec.DecodeError as error:  # Skipping it would let two nodes disagree.
+            raise CorruptionError(path=name, position=0, why=str(error)) from error
+        self.state.apply(change)
+        self._on_change()
+
+    async def write_snapshot(self, written: int) -> int:
+        """Write a snapshot if there are many entries since the one at ``written``; returns the newest one."""
+        number = self.state.next
+        if number - written < self.snapshot_entries:
+            return written
+        await decide(self._store, snap_name(number), wrap("snap", msgspec.json.encode(self.state)))
+        names = sorted(await self._store.list("snap/"), key=number_of)
+        for name in names[:-SNAPSHOTS_MAX]:
+            await self._store.delete(name)
+        return number

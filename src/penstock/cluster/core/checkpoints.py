@@ -1,0 +1,81 @@
+"""Checkpoints: objects from which a partition can be loaded without its whole WAL (rule 26).
+
+A checkpoint is cut between two rounds: it has what entries below the cut contain, and nothing else.  It
+is proposed when all of these are confirmed, so a checkpoint never shows what was not committed.  The
+entry is invalid unless this incarnation still owns the partitions in the same epoch, so a late checkpoint
+of a fenced owner does nothing.
+
+A piece that the store has already (equal file and identity) is not uploaded again.  A new piece gets a
+new name, so a late delete of an old one cannot hit it (rule 22).
+
+Partitions without changes are in the entry, too: otherwise their range would keep the floor down.  The
+entry has about 100 bytes per partition.
+"""
+
+from typing import Final
+
+from penstock.cluster.core.agreement import MetadataLog
+from penstock.cluster.core.commit import Commits
+from penstock.cluster.core.host import Host, Part
+from penstock.cluster.core.metadata import Checkpoint, Covered, Key, Piece, State
+from penstock.cluster.core.objects import Store, base_name, decide, wrap
+
+INTERVAL_S: Final = 30.0
+
+
+class Checkpoints:
+    def __init__(self, store: Store, metadata: MetadataLog, commits: Commits, host: Host) -> None:
+        self.uploading = 0  # Numbers of pieces from here on may not be referred to yet.
+        self._store = store
+        self._metadata = metadata
+        self._commits = commits
+        self._host = host
+        self._number = 0
+        self._cut = -1  # The last one.
+
+    async def write(self, partitions: dict[Key, int]) -> None:
+        """Write a checkpoint of partitions, given with their epochs, that are open here."""
+        cut = self._commits.next
+        if cut == self._cut and not self._has_history(partitions):
+            return
+        cuts = {key: self._host.cut(key) for key in partitions}  # No await since ``cut``.
+        parts = {key: found for key, found in cuts.items() if found is not None}
+        if not await self._commits.reached(cut):
+            return
+        self.uploading = self._number
+        bases = {key: await self._upload(key, found) for key, found in parts.items()}
+
+        await self._metadata.propose(lambda state: self._entry(state, cut, partitions, bases))
+        self._cut = cut
+        self.uploading = self._number
+
+    def _entry(
+        self, state: State, cut: int, partitions: dict[Key, int], bases: dict[Key, list[Piece]]
+    ) -> Checkpoint | None:
+        """The entry for the partitions that are still ours."""
+        incarnation = self._commits.incarnation
+        covered = [
+            Covered(*key, partitions[key], cut, base)
+            for key, base in bases.items()
+            if state.owns(incarnation, key, partitions[key])
+        ]
+        return Checkpoint(incarnation, cut, covered) if state.is_alive(incarnation) else None
+
+    def _has_history(self, partitions: dict[Key, int]) -> bool:
+        """Is there a partition that was taken over, and has no checkpoint of ours yet?"""
+        found = [self._metadata.state.partition(key) for key in partitions]
+        return any(each is not None and len(each.history) > 1 for each in found)
+
+    async def _upload(self, key: Key, parts: list[Part]) -> list[Piece]:
+        assigned = self._metadata.state.partition(key)
+        known = {(piece.file, piece.identity): piece for piece in assigned.base} if assigned else {}
+        pieces = []
+        for part in parts:
+            piece = known.get((part.file, part.identity))
+            if piece is None:
+                name = base_name(self._commits.incarnation, self._number)
+                self._number += 1
+                await decide(self._store, name, wrap("base", part.read()))
+                piece = Piece(part.file, part.identity, name)
+            pieces.append(piece)
+        return pieces

@@ -1,0 +1,169 @@
+"""Loading a partition that was assigned to this node: the checkpoint, then every range of its history.
+
+A range is read up to its exact end.  A missing entry, or a tombstone below the end, means that a newer
+checkpoint covers it and our metadata are outdated: catch up and go on from there.  It never means the end
+of the log (rule 18).  Before the partition is served, owner and epoch are compared once more (rule 17).
+
+All partitions of a failed node are in the same WAL entries, so entries are downloaded once for all loads
+that run at the time (``Entries``), ``PARALLEL_MAX`` at a time.  What one attempt has loaded is kept for
+the next one.
+
+Memory: at most ``CACHE_BYTES`` of entries, plus those that are being downloaded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from penstock.cluster.core.agreement import MetadataLog
+from penstock.cluster.core.host import Host, Incoming
+from penstock.cluster.core.metadata import Assigned, Key, Piece, Range
+from penstock.cluster.core.objects import UNKNOWN, Store, unwrap, wal_name
+from penstock.cluster.core.wal import Entry, decode_entry
+from penstock.errors import CorruptionError
+
+PARALLEL_MAX: Final = 16
+CACHE_BYTES: Final = 64 << 20
+RETRY_S: Final = 0.1
+
+
+class Outdated(Exception):  # noqa: N818 - it is caught here, and not an error
+    """The store does not have what our view of the metadata says: the view is old (rule 18)."""
+
+
+class Entries:
+    """WAL entries of others, shared by the loads that run at the same time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._permits = asyncio.Semaphore(PARALLEL_MAX)
+        self._known: dict[str, Entry] = {}  # The oldest first.
+        self._coming: dict[str, asyncio.Future[None]] = {}
+        self._bytes = 0
+
+    async def get(self, name: str) -> Entry:
+        while name not in self._known:
+            if name in self._coming:
+                await asyncio.wait([self._coming[name]])
+            else:
+                return await self._download(name)
+        return self._known[name]
+
+    async def _download(self, name: str) -> Entry:
+        self._coming[name] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._permits:
+                data = await self._store.get(name)
+        finally:
+            self._coming.pop(name).set_result(None)
+        if data is None:
+            raise Outdated
+        entry = decode_entry(name, data)
+        if entry.tombstone:
+            raise Outdated
+        self._known[name] = entry
+        self._bytes += entry.bytes
+        while self._bytes > CACHE_BYTES:
+            self._bytes -= self._known.pop(next(iter(self._known))).bytes
+        return entry
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._bytes = 0
+
+
+class _Load:
+    """How far the load of a partition has come."""
+
+    def __init__(self, incoming: Incoming, assigned: Assigned) -> None:
+        self.incoming = incoming
+        self.epoch = assigned.epoch
+        # Neither changes while this node owns the partition in this epoch and has not opened it.
+        self.base: list[Piece] = assigned.base
+        self.history = [each for each in assigned.history if each.end is not None]
+        self.restored = 0  # Pieces of the checkpoint.
+        self.read: dict[tuple[str, int], int] = {}  # (incarnation, epoch) -> the next sequence.
+
+
+class Loading:
+    def __init__(self, incarnation: str, store: Store, metadata: MetadataLog, host: Host) -> None:
+        self.incarnation = incarnation
+        self._store = store
+        self._metadata = metadata
+        self._host = host
+        self._entries = Entries(store)
+        self._running: dict[Key, int] = {}  # And the epoch.
+
+    def begin(self, key: Key, epoch: int) -> bool:
+        """Whether ``load`` is to be called: False if that is under way."""
+        begun = self._running.get(key) == epoch
+        self._running[key] = epoch
+        return not begun
+
+    async def load(self, key: Key, epoch: int, then: Callable[[], None]) -> None:
+        """Load a partition and open it, unless it is taken away before; then call ``then``."""
+        load: _Load | None = None
+        try:
+            assigned = self._metadata.state.partition(key)
+            if assigned is not None and assigned.epoch == epoch:
+                load = _Load(await self._host.receive(key, epoch), assigned)
+            while load is not None and self._metadata.state.owns(self.incarnation, key, epoch):
+                # There is no await between the comparison of owner and epoch in there and ``open`` (rule 17).
+                if await self._attempt(key, load):
+                    incoming, load = load.incoming, None
+                    await incoming.open()
+                    then()
+        finally:
+            if load is not None:
+                load.incoming.drop()
+            if self._running.get(key) == epoch:
+                del self._running[key]
+            if not self._running:
+                self._entries.clear()
+
+    async def _attempt(self, key: Key, load: _Load) -> bool:
+        """Load all that is missing; False if it has to be tried again, perhaps with newer metadata."""
+        try:
+            await self._restore(load)
+            for each in load.history:
+                await self._replay(key, load, each)
+        except Outdated:
+            await self._catch_up()
+            return False
+        except UNKNOWN:
+            await asyncio.sleep(RETRY_S)
+            return False
+        return self._metadata.state.owns(self.incarnation, key, load.epoch)
+
+    async def _restore(self, load: _Load) -> None:
+        for piece in load.base[load.restored :]:
+            if not load.incoming.has(piece.file, piece.identity):
+                data = await self._store.get(piece.name)
+                if data is None:
+                    raise Outdated
+                load.incoming.restore(piece.file, piece.identity, unwrap("base", piece.name, data))
+            load.restored += 1
+
+    async def _replay(self, key: Key, load: _Load, each: Range) -> None:
+        assert each.end is not None
+        place = each.incarnation, each.epoch
+        names = [wal_name(each.incarnation, n) for n in range(load.read.get(place, each.start), each.end)]
+        for at in range(0, len(names), PARALLEL_MAX):
+            ahead = names[at : at + PARALLEL_MAX]
+            await asyncio.gather(*[self._entries.get(name) for name in ahead])
+            for name in ahead:
+                entry = await self._entries.get(name)
+                for part, data in entry.slices(key, each.epoch):
+                    end = load.incoming.end(part.log)
+                    if part.first > end:
+                        why = f"{part.log} continues at {part.first}, but ended at {end}"
+                        raise CorruptionError(path=name, position=0, why=why)
+                    if part.first == end:  # Else the checkpoint has it already: a range may begin before it.
+                        load.incoming.append(part.log, part.first, data)
+                load.read[place] = load.read.get(place, each.start) + 1
+
+    async def _catch_up(self) -> None:
+        with suppress(*UNKNOWN):
+            await self._metadata.catch_up()
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,337 @@
+"""Planted bugs: each is a small change of the core, or of the model, that the simulator has to find.
+
+``BUGS`` says for each one what it replaces, and within how many seeds it is found (``seeds``).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from tests.cluster.core.model import ModelHost, PackedSlices
+
+from penstock.broker.maintenance.maintenance import Maintenance
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.state import Partition
+from penstock.broker.steps import Steps
+from penstock.cluster.core import commit, loading
+from penstock.cluster.core.agreement import MetadataLog
+from penstock.cluster.core.checkpoints import Checkpoints
+from penstock.cluster.core.collecting import Collecting
+from penstock.cluster.core.commit import Commits, Round
+from penstock.cluster.core.loading import Loading
+from penstock.cluster.core.metadata import Assigned, Checkpoint, Covered, Fence, Key, Range, State
+from penstock.cluster.core.node import Node
+from penstock.cluster.core.objects import UNKNOWN, Store, number_of, wal_name
+from penstock.cluster.core.sealing import Sealing
+from penstock.cluster.core.wal import decode_entry, encode_entry, encode_tombstone
+
+
+class Bug(NamedTuple):
+    seeds: int  # It is found within so many.
+    changes: list[tuple[Any, str, Any]]  # Where, which name, and by what it is replaced.
+    real: bool = False  # It is in the broker, and not in the cluster core.
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Run with a bug; without one if there is no name."""
+    changes = BUGS[name].changes if name is not None else []
+    before = [(where, what, where.__dict__[what]) for where, what, _ in changes]
+    for where, what, instead in changes:
+        setattr(where, what, instead)
+    try:
+        yield
+    finally:
+        for where, what, original in before:
+            setattr(where, what, original)
+
+
+# Commit.
+
+
+async def ack_before_create(self: Commits, entry: Round, data: bytes) -> None:
+    self._host.confirm(entry.packed)
+    await commit_round(self, entry, data)
+
+
+commit_round = Commits._commit
+
+
+async def next_after_unknown(self: Commits, entry: Round, data: bytes) -> None:
+    """Gives up a name without an answer, and puts the same round under the next one."""
+    try:
+        entry.ours = await self._store.create(wal_name(self.incarnation, entry.sequence), data)
+    except UNKNOWN:
+        again = Round(self.next, entry.packed, entry.began_ms)
+        self.next += 1
+        self._rounds.append(again)
+        entry.packed = PackedSlices()
+        entry.ours = True
+        self._settle()
+        await next_after_unknown(self, again, data)
+    else:
+        if not entry.ours:
+            await commit_round(self, entry, data)
+        self._settle()
+
+
+async def exists_is_success(store: Store, name: str, data: bytes) -> bool:
+    while True:
+        try:
+            await store.create(name, data)
+        except UNKNOWN:
+            await asyncio.sleep(0.05)
+        else:
+            return True
+
+
+async def unknown_is_success(store: Store, name: str, data: bytes) -> bool:
+    try:
+        return await store.create(name, data) or await store.get(name) == data
+    except UNKNOWN:
+        return True
+
+
+def out_of_order(self: Commits) -> None:
+    for entry in list(self._rounds):
+        if entry.ours:
+            self._host.confirm(entry.packed)
+    settle(self)
+
+
+settle = Commits._settle
+
+
+async def repack_on_retry(self: Commits, entry: Round, data: bytes) -> None:
+    """Adds what came meanwhile to a round that is tried again, and takes any entry of ours for the answer."""
+    name = wal_name(self.incarnation, entry.sequence)
+    while entry.ours is None:
+        try:
+            if await self._store.create(name, data):
+                entry.ours = True
+            else:
+                found = await self._store.get(name)
+                entry.ours = None if found is None else not decode_entry(name, found).tombstone
+        except UNKNOWN:
+            await asyncio.sleep(0.05)
+            more = self._host.pack(1 << 20)
+            if more is not None:
+                entry.packed.parts.extend(more.parts)
+                entry.packed.ends.extend(more.ends)  # type: ignore[attr-defined]
+                data = encode_entry("nonce", entry.packed.parts)
+    self._settle()
+
+
+def ignore_fence(self: Commits, tombstone: int | None) -> None:
+    """Goes on until an entry of its own is refused."""
+    if self._rounds and self._rounds[0].ours is False:
+        seal(self, tombstone)
+
+
+seal = Commits.seal
+
+
+def deliver_always(self: Node, key: Key) -> bool:
+    return key in self.opened
+
+
+# Sealing.
+
+
+async def no_tombstone(self: Sealing, incarnation: str) -> int:
+    sequence = self._metadata.state.members[incarnation].floor
+    while True:
+        try:
+            if await self._store.get(wal_name(incarnation, sequence)) is None:
+                return sequence
+            sequence += 1
+        except UNKNOWN:
+            await asyncio.sleep(0.05)
+
+
+async def second_tombstone(self: Sealing, incarnation: str, start: int | None = None) -> int:
+    """Walks over the tombstone of another sealer."""
+    data = encode_tombstone(self.incarnation)
+    sequence = self._metadata.state.members[incarnation].floor if start is None else start
+    while True:
+        try:
+            if await self._store.create(wal_name(incarnation, sequence), data):
+                return sequence
+            sequence += 1
+        except UNKNOWN:
+            await asyncio.sleep(0.05)
+
+
+async def seal_from_zero(self: Sealing, incarnation: str, clean: Any = None) -> None:
+    """Takes a tombstone at a name that was deleted for the end."""
+    if self._metadata.state.is_alive(incarnation):
+        end = await second_tombstone(self, incarnation, 0)
+        await self._metadata.propose(
+            lambda state: Fence(incarnation, end) if state.is_alive(incarnation) else None
+        )
+    self._sealing.discard(incarnation)
+
+
+def fence_anywhere(self: State, fence: Fence, number: int) -> bool:
+    if self.is_alive(fence.incarnation):
+        self.members[fence.incarnation].floor = 0
+    return fence_(self, fence, number)
+
+
+fence_ = State._fence
+
+
+# Metadata.
+
+
+def reused_epoch(self: State, key: Key, assigned: Assigned, number: int, to: str | None = None) -> None:
+    assign(self, key, assigned, 1, to)
+
+
+assign = State._assign
+
+
+def any_checkpoint(self: State, checkpoint: Checkpoint) -> bool:
+    """Takes a checkpoint of whoever was the owner once."""
+    for each in checkpoint.covered:
+        assigned = self.topics[each.topic].partitions[each.partition]
+        if assigned.owner is not None:
+            assigned.base = each.base
+            assigned.history = [Range(assigned.owner, assigned.epoch, assigned.history[-1].start)]
+    self._raise_floors(checkpoint.incarnation, checkpoint.confirmed)
+    return True
+
+
+# Loading.
+
+
+async def no_history(self: Loading, key: Key, load: loading._Load, each: Range) -> None:
+    """Serves before the ranges are loaded."""
+
+
+# Checkpoints and deletions.
+
+
+def uncommitted_cut(self: ModelHost, key: Key) -> list[Any]:
+    """Has what is not packed yet, too."""
+    partition = self.partitions[key]
+    packed, partition.packed = partition.packed, {log: len(items) for log, items in partition.logs.items()}
+    try:
+        return cut(self, key)
+    finally:
+        partition.packed = packed
+
+
+cut = ModelHost.cut
+
+
+def late_checkpoint(
+    self: Checkpoints, state: State, cut: int, partitions: dict[Key, int], bases: dict[Key, Any]
+) -> Checkpoint:
+    covered = [Covered(*key, epoch, cut, bases[key]) for key, epoch in partitions.items() if key in bases]
+    return Checkpoint(self._commits.incarnation, cut, covered)
+
+
+async def trim_early(self: Checkpoints, key: Key, parts: Any) -> Any:
+    """Deletes the WAL before the metadata say that the checkpoint covers it."""
+    for sequence in range(max(self._commits.confirmed - 20, 0), self._commits.confirmed):
+        try:
+            await self._store.delete(wal_name(self._commits.incarnation, sequence))
+        except UNKNOWN:
+            break
+    return await upload(self, key, parts)
+
+
+upload = Checkpoints._upload
+
+
+async def delete_tombstone(self: Collecting, sealed: dict[str, tuple[int, int]], used: set[str]) -> None:
+    await collect_sealed(self, sealed, used)
+    for name, (floor, tombstone) in sealed.items():
+        if floor == tombstone:
+            await self._store.delete(wal_name(name, tombstone))
+
+
+collect_sealed = Collecting._collect_sealed
+
+
+async def delete_metadata(self: MetadataLog, written: int) -> int:
+    """Deletes metadata entries that a snapshot covers."""
+    newest = await write_snapshot(self, written)
+    for name in list(await self._store.list("meta/")):
+        if number_of(name) < newest:
+            await self._store.delete(name)
+    return newest
+
+
+write_snapshot = MetadataLog.write_snapshot
+
+
+async def no_drain(self: Node, moving: dict[Key, int]) -> bool:
+    """Hands over without waiting for what is on its way."""
+    for key in moving:
+        self._host.stop(key)
+    return True
+
+
+# The broker.
+
+
+def outbox_early(self: Publishing, partition: Partition) -> Steps[None]:
+    """Publishes outputs before the journal that promises them is committed."""
+    steps = drain_outbox(self, partition)
+    if next(steps, None) is not None:
+        yield from steps
+
+
+drain_outbox = Publishing.drain_outbox
+
+
+def forgetful_snapshot(self: Maintenance, partition: Partition) -> Steps[bool]:
+    """Forgets outputs that are on their way."""
+    waiting, partition.outbox = partition.outbox, deque()
+    steps = snapshot(self, partition)
+    wanted = next(steps, None)
+    partition.outbox = waiting
+    if wanted is None:
+        return True
+    yield wanted
+    return (yield from steps)
+
+
+snapshot = Maintenance._snapshot
+
+
+BUGS: dict[str, Bug] = {
+    "snapshot that forgets an unconfirmed output": Bug(
+        100, [(Maintenance, "_snapshot", forgetful_snapshot)], real=True
+    ),
+    "outbox before its commit": Bug(60, [(Publishing, "drain_outbox", outbox_early)], real=True),
+    "ack before create": Bug(40, [(Commits, "_commit", ack_before_create)]),
+    "next sequence after an unknown outcome": Bug(10, [(Commits, "_commit", next_after_unknown)]),
+    "exists is success": Bug(40, [(commit, "decide", exists_is_success)]),
+    "unknown is success": Bug(10, [(commit, "decide", unknown_is_success)]),
+    "out-of-order acknowledgements": Bug(40, [(Commits, "_settle", out_of_order)]),
+    "repacking on retry": Bug(10, [(Commits, "_commit", repack_on_retry)]),
+    "delivery without a lease": Bug(150, [(Node, "delivers", deliver_always)]),
+    "tombstone deleted": Bug(160, [(Collecting, "_collect_sealed", delete_tombstone)]),
+    "takeover without a tombstone": Bug(110, [(Sealing, "_put_tombstone", no_tombstone)]),
+    "second tombstone": Bug(20, [(Sealing, "_put_tombstone", second_tombstone)]),
+    "fence below the floor": Bug(10, [(State, "_fence", fence_anywhere), (Sealing, "seal", seal_from_zero)]),
+    "epoch reuse": Bug(10, [(State, "_assign", reused_epoch)]),
+    "late checkpoint of a fenced owner": Bug(
+        80,
+        [
+            (State, "_checkpoint", any_checkpoint),
+            (Checkpoints, "_entry", late_checkpoint),
+            (Commits, "seal", ignore_fence),
+        ],
+    ),
+    "serving before loading": Bug(10, [(Loading, "_replay", no_history)]),
+    "checkpoint of what is not packed": Bug(20, [(ModelHost, "cut", uncommitted_cut)]),
+    "WAL trimmed before the checkpoint": Bug(10, [(Checkpoints, "_upload", trim_early)]),
+    "metadata deleted": Bug(10, [(MetadataLog, "write_snapshot", delete_metadata)]),
+    "move without draining": Bug(130, [(Node, "_drain", no_drain)]),
+}

@@ -1,0 +1,71 @@
+"""What clients have seen, and whether one log for each partition can explain it.
+
+acknowledged messages exist once, at their offset       rejected messages do not exist
+reads are prefixes of one log                           messages of a producer are in order
+settled messages are not delivered again                every message is settled or can be delivered
+"""
+
+from tests.cluster.core.virtual import Violation
+
+from penstock.cluster.core.metadata import Key
+
+
+class History:
+    def __init__(self) -> None:
+        self.acknowledged: dict[int, tuple[Key, int]] = {}
+        self.rejected: set[int] = set()
+        self.unknown: set[int] = set()  # The producer has given up, so they may come at any time.
+        self.settled: set[tuple[Key, int]] = set()
+        self.settling: set[tuple[Key, int]] = set()  # Somebody has tried to.
+        self._owners: dict[tuple[Key, int], str] = {}
+        self._read: dict[tuple[Key, int], int] = {}
+
+    def read(self, key: Key, offset: int, message: int) -> None:
+        """A client was shown a message."""
+        before = self._read.setdefault((key, offset), message)
+        if before != message:
+            raise Violation(f"{key} had {before} at {offset}, and now {message}")
+
+    def deliver(self, key: Key, offset: int, message: int) -> None:
+        if (key, offset) in self.settled:
+            raise Violation(f"{key}: {message} at {offset} was settled, and is delivered again")
+        self.read(key, offset, message)
+
+    def acknowledge(self, key: Key, offset: int, message: int) -> None:
+        self.read(key, offset, message)
+        self.acknowledged[message] = key, offset
+
+    def commit(self, key: Key, epoch: int, incarnation: str) -> None:
+        """An incarnation has committed something to a partition."""
+        if self._owners.setdefault((key, epoch), incarnation) != incarnation:
+            raise Violation(f"{key} has two owners in epoch {epoch}")
+
+    def settle(self, key: Key, offset: int, settled: int) -> None:
+        if settled != offset:
+            raise Violation(f"{key}: {settled} was settled, when {offset} was meant")
+        self.settled.add((key, offset))
+
+    def check(self, key: Key, log: list[int], settled: set[int]) -> None:
+        """Compare with the log of a partition at the end."""
+        if len(set(log)) != len(log):
+            raise Violation(f"{key}: a message is there twice")
+        if self.rejected & set(log):
+            raise Violation(f"{key}: a rejected message is there: {self.rejected & set(log)}")
+        last: dict[int, int] = {}
+        for message in log:
+            producer = message // 10**6
+            if message in self.unknown:
+                continue
+            if last.get(producer, -1) > message:
+                raise Violation(f"{key}: {message} is behind {last[producer]}")
+            last[producer] = message
+        for (other, offset), message in self._read.items():
+            if other == key and (offset >= len(log) or log[offset] != message):
+                found = log[offset] if offset < len(log) else "nothing"
+                raise Violation(f"{key}: {message} was seen at {offset}, and {found} is there")
+        lost = {offset for other, offset in self.settled if other == key} - settled
+        unasked = settled - {offset for other, offset in self.settling if other == key}
+        if unasked:
+            raise Violation(f"{key}: nobody has settled {sorted(unasked)}")
+        if lost:
+            raise Violation(f"{key}: what was settled is not: {sorted(lost)}")
