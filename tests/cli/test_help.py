@@ -11,6 +11,7 @@ from penstock.cli.main import COMMANDS, main
 from penstock.config.server import ListenSettings
 
 NOT_CLIENTS = {
+    "cluster dev",
     "cluster probe",
     "serve",
     "config show",

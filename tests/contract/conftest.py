@@ -4,6 +4,7 @@
     sync client, async client    over a connection to the real server, which is in virtual time too; once also
                                  to one that asks for keys, as an admin, who must not notice
     over HTTP                    by requests to the same server (over_http.py), as far as that has it
+    of a node that owns nothing  the same over a node of a cluster that forwards everything (clustered.py)
 
 The async ones are driven through a loop runner by a facade with the names of
 the sync one; the client ones by a facade that also has the server's clock.
@@ -21,6 +22,7 @@ from typing import Any, Self, cast
 
 import pytest
 from tests.client.served import VirtualServer
+from tests.clustered import ClusterServer
 from tests.contract.over_http import HttpServer, connect_over_http
 
 import penstock
@@ -191,6 +193,10 @@ def served(server: VirtualServer) -> LetPass:
     return let_pass
 
 
+class HttpClusterServer(HttpServer, ClusterServer):
+    """A node that owns nothing, with its HTTP listener."""
+
+
 class World:
     """Where brokers are opened, one after the other, on the same directory and by the same clock."""
 
@@ -199,6 +205,7 @@ class World:
         self._client = "client" in kind
         self._guarded = "with a key" in kind
         self._over_http = "HTTP" in kind
+        self._clustered = "owns nothing" in kind
         self._directory = directory
         self._runner = runner
         self._clock = ManualClock()
@@ -206,10 +213,11 @@ class World:
     def open(self) -> TestBroker:
         """A broker; whatever its kind, it has all the names of a sync one, which is the point."""
         if self._over_http:
-            served = HttpServer(self._directory, self._clock)
+            served = (HttpClusterServer if self._clustered else HttpServer)(self._directory, self._clock)
             return cast("TestBroker", Served(connect_over_http(served), served))
         if self._client:
-            server = VirtualServer(self._directory, self._clock, authentication=self._guarded)
+            kind = ClusterServer if self._clustered else VirtualServer
+            server = kind(self._directory, self._clock, authentication=self._guarded)
             return cast("TestBroker", Served(self._connect(server), server))
         if not self._asynchronous:
             return TestBroker.open(self._directory, clock=self._clock)
@@ -223,11 +231,13 @@ class World:
         return Awaited(self._runner.run(connecting.start()), self._runner, served(server))
 
 
-KINDS = ("sync", "async", "sync client", "async client")
+IN_A_CLUSTER = "of a node that owns nothing"
+KINDS = ("sync", "async", "sync client", "async client", f"sync client {IN_A_CLUSTER}")
 PLACES = ("in memory", "on disk")
 EVERYWHERE = [
     *(f"{kind} {place}" for kind in KINDS for place in PLACES),
     "async client with a key, in memory",
+    f"async client {IN_A_CLUSTER}, with a key, in memory",
 ]
 OVER_HTTP = "over HTTP"
 
@@ -247,7 +257,8 @@ NOT_OVER_HTTP = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each claim for each kind of broker that makes it."""
-    over_http = [] if metafunc.definition.name in NOT_OVER_HTTP else [OVER_HTTP]
+    ways = [OVER_HTTP, f"{OVER_HTTP} {IN_A_CLUSTER}"]
+    over_http = [] if metafunc.definition.name in NOT_OVER_HTTP else ways
     if "broker" in metafunc.fixturenames:
         in_places = [f"{kind} {place}" for kind in over_http for place in PLACES]
         metafunc.parametrize("broker", [*EVERYWHERE, *in_places], indirect=True)

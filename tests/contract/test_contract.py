@@ -264,7 +264,7 @@ def test_a_group_tells_how_it_is_getting_on(broker: TestBroker) -> None:
     assert (oldest.id, oldest.attempts, oldest.failures) == ("orders:0:0", 1, 1)
     assert (oldest.error, oldest.age_seconds, oldest.due_seconds) == ("ValueError: no price", 20, 40)
     assert (info.verdict.word, info.verdict.message) == ("blocked", "orders:0:0")
-    assert "all else is settled" in str(info.verdict)
+    assert "everything else is settled" in str(info.verdict)
     assert (info.rates.acked, info.drain_seconds) == (0, None)
 
 

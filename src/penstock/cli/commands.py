@@ -98,8 +98,8 @@ class Program(CliGroup):
 
 
 def reader_gone() -> int:
-    """The exit code when nobody reads stdout any more; the rest of it is dropped."""
-    sys.stdout = None  # There is nobody to flush the rest to.
+    """The exit code when stdout was closed by its reader; the rest is dropped."""
+    sys.stdout = None  # There is no reader to flush the rest to.
     return SIGPIPE_CODE
 
 

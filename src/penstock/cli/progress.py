@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-SHOW_AFTER_S = 2.0  # Sooner than this, nobody wonders.
+SHOW_AFTER_S = 2.0  # Shorter waits need no progress.
 Unit = Literal["messages", "bytes", ""]
 
 

@@ -112,13 +112,15 @@ def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
     lines = key_lines(text)
     for section, table in tables.items():
         if not isinstance(table, dict):
-            problems.append(f"{_place(file, lines, section)}: {section} is in no section; {_sections()}")
+            problems.append(f"{_location(file, lines, section)}: {section} is in no section; {_sections()}")
             continue
         if section not in SECTIONS and not table:
-            problems.append(f"{_place(file, lines, section)}: there is no section {section}; {_sections()}")
+            problems.append(
+                f"{_location(file, lines, section)}: there is no section {section}; {_sections()}"
+            )
         for name, value in table.items():
             key = f"{section}.{name}"
-            yield Entry(key, value, _place(file, lines, key))
+            yield Entry(key, value, _location(file, lines, key))
 
 
 def key_lines(text: str) -> dict[str, int]:
@@ -134,7 +136,7 @@ def key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _place(file: str, lines: Mapping[str, int], key: str) -> str:
+def _location(file: str, lines: Mapping[str, int], key: str) -> str:
     return f"{file}, line {lines[key]}" if key in lines else file
 
 
@@ -205,12 +207,13 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
     """Problems of values that are valid on their own."""
     taken: dict[tuple[str, int], str] = {}
     for name in config.listen.__struct_fields__:
-        place = address(name, getattr(config.listen, name))
-        if place is not None and place[1] and taken.setdefault(place, name) != name:
-            yield f"listen.{taken[place]} and listen.{name} are the same address; each needs its own"
+        endpoint = address(name, getattr(config.listen, name))
+        if endpoint is not None and endpoint[1] and taken.setdefault(endpoint, name) != name:
+            yield f"listen.{taken[endpoint]} and listen.{name} are the same address; each needs its own"
     if all(getattr(config.listen, name) == OFF for name in config.listen.__struct_fields__):
         yield "every listener is off, so no client could connect; turn one on, such as listen.native"
     yield from _exposed(config, origins)
+    yield from _incomplete_cluster(config)
     if bool(config.tls.certificate) != bool(config.tls.key):
         yield "tls.certificate and tls.key belong together: set both, or neither"
     for small, large, why in ORDER:
@@ -224,13 +227,27 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
         yield f"{_named('topic.durability', origins)} must be 'memory', since server.data is '{MEMORY}'"
 
 
+def _incomplete_cluster(config: ServerConfig) -> Iterator[str]:
+    """A cluster needs a name, a store and a number of the node; one of them alone is a mistake."""
+    given = {
+        "cluster.name (--cluster NAME)": config.cluster.name,
+        "cluster.store (--store URL)": config.cluster.store,
+        "cluster.node (--node N)": config.cluster.node,
+    }
+    missing = [name for name, value in given.items() if not value]
+    if 0 < len(missing) < len(given):
+        yield f"a node of a cluster needs a name, a store and a number; set {' and '.join(missing)}"
+    if not missing and config.server.data == MEMORY:
+        yield f"a node of a cluster needs a directory for its cache: server.data must not be '{MEMORY}'"
+
+
 def _exposed(config: ServerConfig, origins: Mapping[str, str]) -> Iterator[str]:
     """Listeners that other machines can reach without authentication."""
     if config.security.authentication or config.security.insecure:
         return
     for name in config.listen.__struct_fields__:
-        place = address(name, getattr(config.listen, name))
-        if place is not None and not is_loopback(place[0]):
+        endpoint = address(name, getattr(config.listen, name))
+        if endpoint is not None and not is_loopback(endpoint[0]):
             yield (
                 f"{_named(f'listen.{name}', origins)} can be reached from other machines, and "
                 "security.authentication is off, so anyone could use it; turn authentication on, or allow "

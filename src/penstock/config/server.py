@@ -22,6 +22,7 @@ OFF = "off"
 AUTO = "auto"
 LOCALHOST = "127.0.0.1"
 PORT_MAX = 65_535
+NODES_MAX = 1000
 _OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")  # Without a port.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -125,8 +126,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for origin in self.origins:
-            scheme, _, place = origin.partition("://")
-            if origin != "*" and (scheme not in ("http", "https") or not place or "/" in place):
+            scheme, _, authority = origin.partition("://")
+            if origin != "*" and (scheme not in ("http", "https") or not authority or "/" in authority):
                 why = "an origin is SCHEME://HOST or SCHEME://HOST:PORT, without a path"
                 raise InvalidValue(name="cors_origins", value=origin, why=why)
         for name in self.names:
@@ -215,6 +216,35 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Running on several nodes; see docs/cluster.md."""
+
+    # Name of the cluster; empty: this server is not part of one.
+    name: str = ""
+    # URL of the store that the cluster commits to, such as "s3://bucket/penstock".
+    store: str = ""
+    # Number of this node, from 1; each node of a cluster has another one.
+    node: int = 0
+    # Host name or address under which clients and other nodes reach this node.
+    advertise: str = LOCALHOST
+    # Listening address for other nodes: HOST:PORT, or a port on 127.0.0.1; port 0 picks a free one.
+    peer: str = "127.0.0.1:7071"
+
+    def __post_init__(self) -> None:
+        if not address("peer", self.peer):
+            raise InvalidValue(name="peer", value=self.peer, why="nodes of a cluster must reach each other")
+        if not self.advertise or any(each in self.advertise for each in "/ "):
+            raise InvalidValue(
+                name="advertise", value=self.advertise, why="write a host name or an IP address"
+            )
+        if not 0 <= self.node <= NODES_MAX:
+            why = f"number the nodes of a cluster from 1 to {NODES_MAX}"
+            raise InvalidValue(name="node", value=self.node, why=why)
+        if not set(self.name) <= _OF_NAMES:
+            why = "use lowercase letters, digits and .-_"
+            raise InvalidValue(name="name", value=self.name, why=why)
+
+
 class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
     """Defaults for new topics, and whether missing topics are created."""
 
@@ -239,6 +269,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     lake: LakeSettings = LakeSettings()
     kafka: KafkaSettings = KafkaSettings()
+    cluster: ClusterSettings = ClusterSettings()
     broker: BrokerConfig = BrokerConfig()
     # Defaults for new topics and groups.  Six partitions allow several consumers of either kind out of the
     # box.

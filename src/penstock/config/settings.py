@@ -32,6 +32,11 @@ FLAGS: Final = {
     "listen.status": "--status",
     "listen.http": "--http",
     "listen.kafka": "--kafka",
+    "cluster.name": "--cluster",
+    "cluster.store": "--store",
+    "cluster.node": "--node",
+    "cluster.advertise": "--advertise",
+    "cluster.peer": "--peer",
     "security.insecure": "--insecure",
 }
 # Settings of the broker that have their own section, or another name, in the file.

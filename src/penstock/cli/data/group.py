@@ -160,8 +160,8 @@ def _counts(info: GroupInfo) -> str:
         "dead-lettered": info.dead_lettered,
         "expired": info.expired,
     }
-    told = [f"{count:,} {word}" for word, count in counts.items() if count or word in ("delivered", "acked")]
-    return ", ".join(told)
+    parts = [f"{count:,} {word}" for word, count in counts.items() if count or word in ("delivered", "acked")]
+    return ", ".join(parts)
 
 
 def _rate(rate: float) -> str:

@@ -56,7 +56,7 @@ def within(directory: str, path: str) -> str:
 
 
 def _place(finding: "Finding") -> str:
-    place = f"byte {finding.position}" if finding.end_position else ""
+    position = f"byte {finding.position}" if finding.end_position else ""
     match finding.offsets:
         case 0:
             offsets = ""
@@ -64,7 +64,7 @@ def _place(finding: "Finding") -> str:
             offsets = f"offset {finding.first_offset}"
         case _:
             offsets = f"offsets {finding.first_offset} to {finding.end_offset - 1}"
-    words = ", ".join(part for part in (place, offsets) if part)
+    words = ", ".join(part for part in (position, offsets) if part)
     return f"{words}: " if words else ""
 
 

@@ -1,5 +1,6 @@
 """``penstock cluster``: tools for running on more than one machine."""
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -8,6 +9,7 @@ from penstock.cli import screen
 from penstock.cli.arguments import OutputOption
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
+from penstock.cli.server.cluster_dev import DevCluster, DevNode
 from penstock.clock import SystemClock
 from penstock.store.opening import open_store
 from penstock.store.probe import Check, probe
@@ -44,3 +46,16 @@ def probe_store(
 
 def _shown(check: Check) -> str:
     return "ok" if check.problem is None else check.problem
+
+
+@app.command("dev", epilog=example("penstock cluster dev", "penstock cluster dev --nodes 5 --data ./dev"))
+def dev(
+    nodes: Annotated[int, typer.Option(min=1, max=9, help="How many nodes.")] = 3,
+    data: Annotated[
+        str, typer.Option(metavar="DIR", help="The store and the caches of the nodes.")
+    ] = "dev-cluster",
+) -> int:
+    """Run a cluster on this machine until Ctrl-C, with a directory as its store."""
+    directory = Path(data)
+    directory.mkdir(parents=True, exist_ok=True)
+    return DevCluster([DevNode(number, directory) for number in range(1, nodes + 1)]).run()

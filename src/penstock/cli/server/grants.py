@@ -22,10 +22,10 @@ COLUMNS: Final = (Column("may", text=True), Column("quota", text=True), Column("
 
 def grant(text: str) -> Grant:
     """One grant as it was typed."""
-    role, *places = text.split(":")
-    if len(places) > 2:
+    role, *parts = text.split(":")
+    if len(parts) > 2:
         raise typer.BadParameter(f"{text!r}: write ROLE, ROLE:TOPICS or ROLE:TOPICS:GROUPS")
-    patterns = [place.split(",") if place else [ANY] for place in places]
+    patterns = [part.split(",") if part else [ANY] for part in parts]
     try:
         chosen: Any = role
         return Grant(role=chosen, **dict(zip(("topics", "groups"), patterns, strict=False)))

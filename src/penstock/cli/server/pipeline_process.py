@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Final
@@ -26,7 +27,7 @@ from penstock.errors import ExtraMissing
 logger = logging.getLogger(__name__)
 
 # Tests set both.
-STOP_S = 30.0  # A batch in hand takes seconds; Spark's own end takes one.
+STOP_S = 30.0  # The current batch takes seconds to finish; stopping Spark takes one.
 PAUSE_S = 30.0  # Before a pipeline that has failed is started again; twice as long each time,
 PAUSE_MAX_S: Final = 600.0  # up to this: Spark's start keeps a small machine busy for some seconds.
 MEANT: Final = frozenset({0, 2, 130, -signal.SIGINT, -signal.SIGTERM})  # Ends that are not failures.
@@ -85,11 +86,17 @@ class PipelineBeside:
 
     def _begin(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
         """Start a process, unless the server is stopping."""
-        # Looked up here: in the new process, before it is another program, as little as possible is done.
-        prctl = getattr(ctypes.CDLL(None), "prctl", None)
-        die_with_parent = None if prctl is None else partial(prctl, PDEATHSIG, signal.SIGTERM)
         with self._lock:
             if self._stopping.is_set():
                 return None
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent())
             return self._process
+
+
+def die_with_parent() -> Callable[[], object] | None:
+    """For a new process: end it when the thread that started it ends; None where the system cannot.
+
+    Looked up here: in the new process, before it is another program, as little as possible is done.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    return None if prctl is None else partial(prctl, PDEATHSIG, signal.SIGTERM)

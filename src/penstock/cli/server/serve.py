@@ -15,7 +15,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -32,6 +32,7 @@ from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfigurat
 from penstock.version import version_line
 
 if TYPE_CHECKING:
+    from penstock.cluster.member import ClusterMember
     from penstock.frontends.serve import Addresses
 
 app = new_app()
@@ -75,6 +76,7 @@ def _place(words: str) -> typer.models.OptionInfo:
         "penstock serve",
         "penstock serve --data /var/lib/penstock --config penstock.toml",
         "penstock serve --archive",
+        "penstock serve --cluster shop --store s3://bucket/penstock --node 1 --advertise host1",
         "penstock serve --data :memory: --native 127.0.0.1:0 --text off --status off",
     )
 )
@@ -87,6 +89,20 @@ def serve(
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
     http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
     kafka: Annotated[str | None, _place("The Kafka protocol. [127.0.0.1:9092]")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run as a node of this cluster.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store of the cluster: file://, s3://, postgresql://, ..."),
+    ] = None,
+    node: Annotated[str | None, typer.Option(metavar="N", help="Number of this node, from 1.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Host under which others reach this node. [127.0.0.1]")
+    ] = None,
+    peer: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen for other nodes. [127.0.0.1:7071]")
+    ] = None,
     config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow access from other machines without authentication.")
@@ -101,27 +117,56 @@ def serve(
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
-        "listen.http": http, "listen.kafka": kafka, "security.insecure": "true" if insecure else None,
+        "listen.http": http, "listen.kafka": kafka, "cluster.name": cluster, "cluster.store": store,
+        "cluster.node": node, "cluster.advertise": advertise, "cluster.peer": peer,
+        "security.insecure": "true" if insecure else None,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
     if archive:
         _check_archive(loaded.config)
     begin_log(loaded.config)
     beside = PipelineBeside("archive") if archive else None
-    from penstock.frontends.serve import run  # Only now: a wrong configuration is told without the broker.
+    from penstock.frontends.serve import run  # Only now: configuration errors need no broker.
 
     def ready(addresses: "Addresses", first_key: str | None) -> None:
         show(loaded.config, addresses, first_key=first_key, archive=archive)
         if beside is not None:
             beside.start(scheme(loaded.config).format(shown(*addresses["native"])))
 
+    members: list[ClusterMember] = []
     try:
-        run(loaded.config, ready, (lambda: None) if beside is None else beside.stop)
+        run(
+            loaded.config,
+            ready,
+            (lambda: None) if beside is None else beside.stop,
+            _membership(loaded.config, members),
+        )
     except (DirectoryInUse, DirectoryUnusable) as error:
         words = str(error).removesuffix(f" [{error.code}]")
         screen.note(f"penstock serve: {words}; the setting is server.data (--data DIR) [{error.code}]")
         return 1
-    return 0
+    if members and members[0].sealed:
+        _start_anew()
+    return 1 if members and members[0].failed else 0
+
+
+def _membership(config: ServerConfig, members: "list[ClusterMember]") -> "Callable[[], ClusterMember] | None":
+    """What makes the server a node of a cluster, if it is one; it is kept in ``members``."""
+    if not config.cluster.name:
+        return None
+    from penstock.cluster.member import ClusterMember  # Only now: others need not have its packages.
+
+    def member() -> ClusterMember:
+        members.append(ClusterMember(config))
+        return members[0]
+
+    return member
+
+
+def _start_anew() -> None:
+    """Run this command again in place of this process: an incarnation that was sealed never comes back."""
+    screen.note("penstock serve: other nodes have taken over this node's partitions; it joins again")
+    os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
 
 
 def _check_archive(config: ServerConfig) -> None:

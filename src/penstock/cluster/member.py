@@ -1,0 +1,323 @@
+"""This server as a node of a cluster: opens the store and the broker, joins, and leaves.
+
+    check the store, and that it belongs to this cluster       each mistake has its own error
+    listen for peers
+    join                   the metadata log then says which partitions are this node's
+    route                  what clients ask of this node goes to the owners
+      ...                  until the server stops, or others have sealed this node
+    leave                  hand partitions over, end the WAL
+
+The data directory is a cache: it begins empty with every start, because nothing in it is trusted.  A node
+that others have sealed, since they could not reach it, has lost nothing and must start anew (``sealed``).
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.core import Core
+from penstock.broker.drivers.loop import LoopDriver
+from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.clock import Clock, SystemClock
+from penstock.cluster.commit import ClusterCommit
+from penstock.cluster.core.metadata import Key
+from penstock.cluster.core.node import Heartbeat, Node
+from penstock.cluster.hosting import BrokerHost
+from penstock.cluster.identity import Identity, found_or_join
+from penstock.cluster.registry import ClusterRegistry
+from penstock.cluster.routing.listener import PeerListener
+from penstock.cluster.routing.operations import ClusterOperations
+from penstock.cluster.routing.owners import MetadataOwners, address_of, address_text
+from penstock.cluster.routing.peers import HEARTBEAT, Peer, Peers
+from penstock.cluster.store import ThreadedStore
+from penstock.config.broker import BrokerConfig
+from penstock.config.server import ServerConfig, address, shown
+from penstock.errors import (
+    ClockDifference,
+    DirectoryUnusable,
+    NodeInUse,
+    PenstockError,
+    StoreUnavailable,
+)
+from penstock.frontends.listener import Connections
+from penstock.frontends.serve import Addresses, bound
+from penstock.log.files import Lock, SystemFiles
+from penstock.log.open_files import open_files_max
+from penstock.model.owners import NodeAddress
+from penstock.store.opening import open_store
+from penstock.store.probe import require_safe
+from penstock.wire.native_bodies import decode_body, encode_body
+
+CACHE: Final = "cache"  # The folder in the data directory.
+INCARNATION_BYTES: Final = 8
+JOIN_S_MAX: Final = 60.0
+LEAVE_S_MAX: Final = 10.0
+CLOCKS_S_MAX: Final = 30
+ALIVE_S: Final = 1.0  # For an answer of the process that has this node's number.
+PEER_CONNECTIONS_MAX: Final = 1000
+
+logger = logging.getLogger("penstock")
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    incarnation: str
+    wall_ms: int
+
+
+class MemberHost(BrokerHost):
+    """The broker of this node, which tells routing who owns what."""
+
+    owners: MetadataOwners
+    node: Node
+    forget: Callable[[int, NodeAddress], None]  # Nobody answers there any more.
+    _alive: frozenset[str] | set[str] = frozenset()
+
+    def follow_owners(self) -> None:
+        """Also tell those who wait for an owner, or for the answer of a node that was sealed."""
+        super().follow_owners()
+        alive = set(self.state.alive())
+        for name in self._alive - alive:
+            member = self.state.members[name]
+            self.forget(member.node, address_of(member.address))
+        self._alive = alive
+        self.owners.changed()
+
+    async def opened(self, key: Key, epoch: int) -> None:
+        await super().opened(key, epoch)
+        partition, loop = self._open[key], asyncio.get_running_loop()
+        partition.deliver_from_ms = self.node.deliver_from_ms(key)
+        wait_ms = partition.deliver_from_ms - self._core.state.clock.steady_ms()
+        if wait_ms > 0:
+            loop.call_later(wait_ms / 1000, partition.topic.wake)
+
+
+class ClusterMember:
+    """One start of a node; ``frontends/serve.py`` opens and closes it."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.on_end: Callable[[], None] = lambda: None  # This incarnation is sealed: the process must end.
+        self.sealed = False  # Other nodes have ended it.
+        self.failed = False  # It could not go on, for a reason that is in the log.
+        self._ended = asyncio.Event()
+        self._config = config
+        self._clock: Clock = SystemClock()
+        self._random = Random(secrets.randbits(64))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving = False
+
+    async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
+        """Join the cluster; the broker that clients of this node use."""
+        cluster = self._config.cluster
+        inner, identity = await asyncio.to_thread(self._open_store)
+        self._store = ThreadedStore(inner, identity.prefix)
+        secret = bytes.fromhex(identity.secret)
+        self._peers = Peers(secret)
+        self._lock_directory()
+        endpoint = address("peer", cluster.peer)
+        assert endpoint is not None
+        peer_socket = bound("peer", *endpoint)
+        mine = self._address(addresses, peer_socket)
+        self.node, broker = self._build(settings, identity, mine)
+        try:
+            await self._broker_driver.open()
+            await self._check_peers()
+            self._running = self._spawn(self._run())
+            await self._joined()
+            connections = Connections(PEER_CONNECTIONS_MAX)
+            self._listener = PeerListener(
+                broker, self._local, self._config.limits, connections, secret, self._heard
+            )
+            self._peer_server = await asyncio.get_running_loop().create_server(
+                self._listener.connect, sock=peer_socket
+            )
+            await self._registry.start()
+        except BaseException:
+            peer_socket.close()
+            raise
+        broker.route(ClusterOperations(self._core, self._local, self._owners, self._peers, broker.start))
+        return broker
+
+    def _open_store(self) -> tuple[Any, Identity]:
+        url = self._config.cluster.store
+        require_safe(lambda: open_store(url, self._clock))
+        store = open_store(url, self._clock)
+        return store, found_or_join(store, self._config.cluster.name)
+
+    def _lock_directory(self) -> None:
+        data = self._config.server.data
+        files = SystemFiles()
+        files.make_directory(data)
+        if files.exists(f"{data}/penstock.json"):
+            why = "it has the topics of a server without a cluster; use an empty directory for the cache"
+            raise DirectoryUnusable(directory=data, why=why)
+        self._lock: Lock = files.lock(f"{data}/LOCK")
+        files.remove_tree(f"{data}/{CACHE}")
+
+    def _address(self, addresses: Addresses, peer: socket.socket) -> NodeAddress:
+        ports = {name: port for name, (_, port) in addresses.items()}
+        return NodeAddress(
+            self._config.cluster.advertise,
+            peer.getsockname()[1],
+            ports.get("native", 0),
+            ports.get("kafka", 0),
+        )
+
+    def _build(
+        self, settings: BrokerConfig, identity: Identity, mine: NodeAddress
+    ) -> tuple[Node, EmbeddedAsyncBroker]:
+        files = SystemFiles(open_files_max(settings.open_files_max))
+        files.cache = True
+        core = self._core = Core(
+            directory=f"{self._config.server.data}/{CACHE}",
+            files=files,
+            clock=self._clock,
+            config=settings,
+            random=self._random,
+        )
+        commit = core.state.commit = ClusterCommit(lambda: self.node.commit())
+        self._broker_driver = LoopDriver(core)
+        host = MemberHost(core, self._broker_driver, commit, self._spawn)
+        host.forget = self._peers.forget
+        node = host.node = Node(
+            incarnation=secrets.token_hex(INCARNATION_BYTES),
+            number=self._config.cluster.node,
+            address=address_text(mine),
+            store=self._store,
+            clock=self._clock,
+            random=self._random,
+            host=host,
+            broadcast=self._broadcast,
+        )
+        self._owners = host.owners = MetadataOwners(
+            self._config.cluster.node, lambda: self.node.state, node.refresh
+        )
+        self._registry = core.state.registry = ClusterRegistry(
+            node,
+            self._owners,
+            self._clock,
+            self._random,
+            host.following.is_current,
+            identity.generation,
+            self._spawn,
+        )
+        core.state.lease = node.commits
+        broker = EmbeddedAsyncBroker(core, self._broker_driver)
+        self._local = broker.operations
+        return node, broker
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task of the cluster failed", exc_info=task.exception())
+
+    # Life.
+
+    async def _run(self) -> None:
+        try:
+            await self.node.run()
+            self.sealed = not self._leaving
+        except Exception:
+            logger.exception("this node cannot go on as a member of the cluster")
+            self.failed = True
+        finally:
+            self._ended.set()
+            self.on_end()
+
+    async def _check_peers(self) -> None:
+        """Refuse to join with the number of a node that runs, or with a clock far from the others'."""
+        await self.node.metadata.start()
+        for name in self.node.state.alive():
+            member = self.node.state.members[name]
+            found = await self._ask(member.node, address_of(member.address))
+            if found is None or found.incarnation != name:
+                continue
+            if member.node == self._config.cluster.node:
+                where = address_of(member.address)
+                raise NodeInUse(node=member.node, address=shown(where.host, where.peer))
+            seconds = abs(found.wall_ms - self._clock.wall_ms()) // 1000
+            if seconds > CLOCKS_S_MAX:
+                raise ClockDifference(node=member.node, seconds=seconds, most=CLOCKS_S_MAX)
+
+    async def _ask(self, node: int, where: NodeAddress) -> Presence | None:
+        """Who runs at an address; None: nobody who knows the cluster's secret."""
+        answered: asyncio.Future[Presence | None] = asyncio.get_running_loop().create_future()
+
+        def then(body: bytes, error: PenstockError | None) -> None:
+            if not answered.done():
+                answered.set_result(None if error is not None else decode_body(body, Presence))
+
+        peer = self._peers.peer(node, where)
+        peer.request("heartbeat", lambda each: encode_body(HEARTBEAT, each, None), then)
+        try:
+            return await asyncio.wait_for(answered, ALIVE_S)
+        except TimeoutError:
+            return None
+
+    async def _joined(self) -> None:
+        """Wait until this node is a member."""
+        try:
+            async with asyncio.timeout(JOIN_S_MAX):
+                while self.node.incarnation not in self.node.state.members:
+                    if self._ended.is_set():
+                        raise StoreUnavailable(store=self._store.url, why="this node could not join")
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            why = f"this node could not join within {JOIN_S_MAX:g} s"
+            raise StoreUnavailable(store=self._store.url, why=why) from None
+
+    async def leave(self) -> None:
+        """Hand everything over; what is not handed over in time is taken over by others."""
+        self._leaving = True
+        if not self._ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S_MAX):
+                    await self.node.leave()
+                    await self._ended.wait()
+
+    async def close(self) -> None:
+        """After the broker."""
+        self._running.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.wait([self._running, *self._tasks])
+        self._peer_server.close()
+        self._listener.abort()
+        await self._peers.close()
+        self._store.close()
+        self._lock.release()
+
+    # Heartbeats.
+
+    def _broadcast(self, beat: Heartbeat) -> None:
+        """Tell all peers; one that cannot be reached is noticed, and tried again with the next one."""
+        for name in self.node.state.alive():
+            if name != self.node.incarnation:
+                member = self.node.state.members[name]
+                peer = self._peers.peer(member.node, address_of(member.address))
+
+                def then(_: bytes, error: PenstockError | None, name: str = name, peer: Peer = peer) -> None:
+                    if error is not None and peer.refused:
+                        self.node.sealing.refused(name)
+
+                peer.request("heartbeat", lambda each: encode_body(HEARTBEAT, each, beat), then)
+
+    def _heard(self, body: bytes) -> Presence:
+        beat = decode_body(body, Heartbeat | None)  # type: ignore[arg-type]
+        if beat is not None:
+            self.node.heard(beat)
+        return Presence(self.node.incarnation, self._clock.wall_ms())

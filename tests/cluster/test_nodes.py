@@ -1,0 +1,131 @@
+"""Three nodes in real processes: killed, stopped, drained and wiped under load, and nothing is lost."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Load, Nodes, settings, wait_until
+from tests.server.process import Server
+
+from penstock.model.access import Grant
+
+UNAVAILABLE_S_MAX = (
+    20.0  # Generous: the machines that run this are busy.  docs/cluster.md has what to expect.
+)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with Nodes(tmp_path, f"file://{tmp_path}/store") as nodes:
+        with nodes.connect(1) as broker:
+            broker.create_topic(TOPIC, partitions=PARTITIONS)
+        yield nodes
+
+
+def test_a_node_is_killed_and_another_takes_over(nodes: Nodes) -> None:
+    with Load(nodes, [1, 2]) as load:
+        load.wait_for(40)
+        nodes.servers[2].kill()
+        load.wait_for(40)
+        shutil.rmtree(nodes.servers[2].data)  # The disk is only a cache.
+        nodes.servers[2].start()
+        load.wait_for(40)
+
+    assert load.failures == []
+    assert load.longest_s < UNAVAILABLE_S_MAX
+    with nodes.connect(3) as broker:
+        load.check(broker)
+
+
+def test_a_node_that_stood_still_is_replaced_and_joins_again(nodes: Nodes) -> None:
+    with Load(nodes, [1, 3]) as load:
+        load.wait_for(40)
+        nodes.servers[1].signal(signal.SIGSTOP)
+        load.wait_for(40)
+        nodes.servers[1].signal(signal.SIGCONT)
+        wait_until(lambda: "it joins again" in nodes.servers[1].log())
+        load.wait_for(40)
+
+    assert load.failures == []
+    assert load.longest_s < UNAVAILABLE_S_MAX
+    load.check(nodes.connect(1))
+
+
+def test_a_node_that_stops_hands_over(nodes: Nodes) -> None:
+    with Load(nodes, [1, 2]) as load:
+        load.wait_for(40)
+        assert nodes.servers[2].stop() == 0
+        load.wait_for(40)
+
+    assert load.failures == []
+    load.check(nodes.connect(2))
+    nodes.servers[2].start()
+
+
+def test_what_was_acked_is_not_delivered_again_after_a_kill(nodes: Nodes) -> None:
+    with nodes.connect(1) as broker:
+        receipts = [broker.publish(TOPIC, b"%d" % number, key=str(number)) for number in range(300)]
+        acked: set[tuple[int, int]] = set()
+        with broker.consumer(TOPIC, group="workers", start="earliest") as consumer:
+            while len(acked) < len(receipts) // 2:
+                messages = consumer.receive(20, wait="5s")
+                consumer.ack(messages)
+                acked |= {(message.partition, message.offset) for message in messages}
+        nodes.servers[2].kill()
+        rest: list[tuple[int, int]] = []
+        with broker.consumer(TOPIC, group="workers") as consumer:
+            deadline = time.monotonic() + PATIENCE_S
+            while len(acked) + len(rest) < len(receipts) and time.monotonic() < deadline:
+                messages = consumer.receive(100, wait="1s")
+                consumer.ack(messages)
+                rest += [(message.partition, message.offset) for message in messages]
+
+    assert len(rest) == len(set(rest))
+    assert acked.isdisjoint(rest)
+    assert acked | set(rest) == {(receipt.partition, receipt.offset) for receipt in receipts}
+    nodes.servers[2].start()
+
+
+def test_a_cluster_that_was_stopped_has_everything_when_it_starts_again(tmp_path: Path) -> None:
+    with Nodes(tmp_path, f"file://{tmp_path}/store", count=1) as nodes:
+        with nodes.connect(1) as broker:
+            broker.create_topic(TOPIC, partitions=PARTITIONS)
+            with Load(nodes, [1]) as load:
+                load.wait_for(40)
+            broker.create_key("web", [Grant(role="admin")])
+        nodes.servers[0].stop()
+        shutil.rmtree(nodes.servers[0].data)
+        nodes.servers[0].start()
+        with nodes.connect(1) as broker:
+            load.check(broker)
+            [key] = broker.keys()
+            assert key.name == "web"
+
+
+def refusal(folder: Path, store: str, node: int = 9, name: str = "shop") -> str:
+    folder.mkdir()
+    server = Server(folder, settings=settings(store, node, name), listeners=("native", "peer"))
+    with pytest.raises(AssertionError, match="did not start"):
+        server.start()
+    return server.log()
+
+
+def test_each_mistake_of_an_operator_has_its_own_message(nodes: Nodes, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+
+    assert "belongs to the cluster 'shop', not to 'bank'" in refusal(tmp_path / "a", store, name="bank")
+    assert "node 2 is running at 127.0.0.1:" in refusal(tmp_path / "b", store, node=2)
+    assert "STORE_UNAVAILABLE" in refusal(tmp_path / "c", "postgresql://127.0.0.1:1/shop")
+    assert "use file:///" in refusal(tmp_path / "d", "ftp://host/shop")
+
+
+def test_kafka_transactions_are_refused(nodes: Nodes) -> None:
+    server = f"127.0.0.1:{nodes.servers[0].ports['kafka']}"
+    producer = Producer({"bootstrap.servers": server, "transactional.id": "t"})
+
+    with pytest.raises(KafkaException):
+        producer.init_transactions(10)
