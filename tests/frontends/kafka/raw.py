@@ -3,9 +3,7 @@
 import socket
 import struct
 from types import TracebackType
-from typing import Any, Self, TypeVar
-
-from tests.frontends.kafka.conftest import Server
+from typing import Any, Protocol, Self, TypeVar
 
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import KafkaMessage
@@ -17,10 +15,17 @@ ResponseT = TypeVar("ResponseT", bound=KafkaMessage)
 CLIENT = b"raw"
 
 
+class Addressed(Protocol):
+    """A server, in real time or in virtual time."""
+
+    @property
+    def address(self) -> str: ...
+
+
 class Raw:
     """One connection."""
 
-    def __init__(self, kafka: Server) -> None:
+    def __init__(self, kafka: Addressed) -> None:
         host, _, port = kafka.address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=20)
         self._sent: list[tuple[type[KafkaMessage], int]] = []

@@ -6,7 +6,6 @@ import pytest
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 
-from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups import group_admin, offsets
 from penstock.wire.kafka.messages.groups import membership as groups
@@ -103,7 +102,7 @@ def test_this_broker_coordinates_all(kafka: Server, raw: Raw, version: int) -> N
 
     found = answer.coordinators if version >= 4 else [answer]
     assert {f"{one.host}:{one.port}" for one in found} == {kafka.address}
-    assert [(one.node_id, one.error_code) for one in found] == [(NODE, 0)] * len(found)
+    assert [(one.node_id, one.error_code) for one in found] == [(0, 0)] * len(found)
     assert [one.key for one in answer.coordinators] == (["billing", "shipping"] if version >= 4 else [])
 
 
@@ -192,7 +191,7 @@ def test_a_request_behind_a_join_waits_for_it(kafka: Server, raw: Raw) -> None:
         again = join(raw, "queue", 3, first.member_id)
 
         assert other.hear(groups.JoinGroupResponse).generation_id == again.generation_id
-        assert other.hear(groups.FindCoordinatorResponse).node_id == NODE
+        assert other.hear(groups.FindCoordinatorResponse).node_id == 0
 
 
 def test_a_server_that_ends_does_not_wait_for_members() -> None:

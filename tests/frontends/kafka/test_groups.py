@@ -67,7 +67,7 @@ def subscribed(kafka: Server, topic: str = "orders", group: str = "billing", **s
 
 def places(kafka: Server, group: str = "billing", topic: str = "orders") -> dict[int, Commit]:
     """Where the group has come, as the broker knows it."""
-    return kafka.call(kafka.broker.operations.committed_offsets, topic, group)
+    return kafka.run(kafka.broker.run(kafka.broker.operations.committed_offsets(topic, group)))
 
 
 def test_a_group_goes_on_where_it_was(kafka: Server) -> None:

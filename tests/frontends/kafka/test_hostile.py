@@ -130,7 +130,7 @@ def test_batches_that_are_none_are_refused_one_by_one(kafka: Server) -> None:
     assert codes == [
         Code.NONE,
         Code.CORRUPT_MESSAGE,
-        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        Code.INVALID_RECORD,
         Code.INVALID_RECORD,
         Code.INVALID_RECORD,
         Code.INVALID_RECORD,

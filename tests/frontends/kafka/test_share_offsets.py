@@ -63,7 +63,9 @@ def test_what_is_not_there_is_told_so(kafka: Server) -> None:
     made(kafka)
     kafka.run(kafka.broker.create_topic("others", partitions=1))
     with Raw(kafka) as raw:
-        assert described(raw, group="nobody").error_code == Code.GROUP_ID_NOT_FOUND
+        nobody = described(raw, ("others", [0]), group="nobody")  # As by Kafka: it has no offsets yet.
+        assert [part.start_offset for part in nobody.topics[0].partitions] == [-1]
+        assert nobody.error_code == 0
         [topic] = described(raw, ("others", [0])).topics
         assert [part.start_offset for part in topic.partitions] == [-1]  # The group is not there.
         [topic] = described(raw, ("nowhere", [0])).topics
@@ -80,7 +82,17 @@ def test_an_empty_group_is_moved(kafka: Server) -> None:
         assert alter(raw, (0, 0), (7, 0)) == (0, [0, Code.UNKNOWN_TOPIC_OR_PARTITION])
         assert group(kafka).lag == 3
         assert alter(raw, (0, 0), topic="nowhere") == (0, [Code.UNKNOWN_TOPIC_OR_PARTITION])
-        assert alter(raw, (0, 0), group="nobody") == (Code.GROUP_ID_NOT_FOUND, [])
+        assert alter(raw, (0, 0), group="") == (Code.INVALID_GROUP_ID, [])
+
+
+def test_a_group_that_is_moved_before_it_has_members_is_created(kafka: Server) -> None:
+    made(kafka)
+    publish(kafka, [b"a", b"b", b"c"])
+    with Raw(kafka) as raw:
+        assert alter(raw, (0, 1), group="new") == (0, [0])
+        [topic] = described(raw, ("orders", [0]), group="new").topics
+        assert [part.start_offset for part in topic.partitions] == [1]
+        assert delete(raw, group="nobody") == (Code.GROUP_ID_NOT_FOUND, [])
 
 
 def test_a_group_with_members_is_neither_moved_nor_deleted(kafka: Server) -> None:

@@ -201,7 +201,7 @@ def produced(
     kafka: Server | KafkaServer, topic: str, batch: bytes, version: int = 8
 ) -> PartitionProduceResponse:
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(records=batch)])
-    with Raw(kafka) as raw:  # type: ignore[arg-type]
+    with Raw(kafka) as raw:
         answer = raw.ask(ProduceRequest(acks=-1, topic_data=[data]), ProduceResponse, version)
     [response] = answer.responses[0].partition_responses
     return response

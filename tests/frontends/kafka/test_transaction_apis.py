@@ -229,7 +229,8 @@ def end_epoch(
 def test_transactions_of_version_2_are_a_feature_that_the_cluster_has_agreed_on(kafka: Server) -> None:
     with Raw(kafka) as raw:
         for version in versions(cluster.ApiVersionsRequest):
-            told = raw.ask(cluster.ApiVersionsRequest(), cluster.ApiVersionsResponse, version)
+            named = cluster.ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
+            told = raw.ask(named, cluster.ApiVersionsResponse, version)
 
             agreed = [(it.name, it.min_version_level, it.max_version_level) for it in told.finalized_features]
             assert agreed == ([("transaction.version", 2, 2)] if version >= 3 else [])

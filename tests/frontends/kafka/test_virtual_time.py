@@ -6,8 +6,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.frontends.kafka.clients import receive, values
+from tests.frontends.kafka.raw import Raw
 
 from penstock.testing.kafka import KafkaServer
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
 def member(kafka: KafkaServer) -> Consumer:
@@ -90,3 +93,22 @@ def test_servers_do_not_know_each_other_and_end(penstock_kafka: KafkaServer) -> 
     other.close()
 
     assert penstock_kafka.run(penstock_kafka.broker.topics()) == ["orders"]
+
+
+def test_a_member_of_a_share_group_that_is_silent_is_removed_when_its_time_is_over(
+    penstock_kafka: KafkaServer,
+) -> None:
+    penstock_kafka.run(penstock_kafka.broker.create_topic("orders", partitions=1))
+
+    def beat(raw: Raw, epoch: int) -> int:
+        asked = ShareGroupHeartbeatRequest("billing", "one", epoch, None, None if epoch else ["orders"])
+        return raw.ask(asked, ShareGroupHeartbeatResponse, 1).error_code
+
+    with Raw(penstock_kafka) as raw:
+        assert beat(raw, 0) == Code.NONE
+        penstock_kafka.advance("44s")
+        assert beat(raw, 1) == Code.NONE
+        penstock_kafka.advance("44s")
+        assert beat(raw, 1) == Code.NONE, "a heartbeat gives it time"
+        penstock_kafka.advance("45s")
+        assert beat(raw, 1) == Code.UNKNOWN_MEMBER_ID

@@ -10,15 +10,18 @@ All that is framing has happened before or happens after: versions, the login, t
 Handlers call the broker through ``call.operations``, which checks what the client may do.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from penstock.api.work import Work
 from penstock.frontends.kafka.session import KafkaSession, KafkaShared
 from penstock.frontends.security.guarded import BrokerOperations
+from penstock.model.owners import Owners
 from penstock.wire.kafka.fields import KafkaMessage
 
 T = TypeVar("T")
+AskedT = TypeVar("AskedT")
+TopicT = TypeVar("TopicT")
 RequestT_co = TypeVar("RequestT_co", bound=KafkaMessage, covariant=True)
 
 
@@ -69,6 +72,10 @@ class KafkaCall(Generic[RequestT_co]):
         return self.session.operations
 
     @property
+    def owners(self) -> Owners:
+        return self.session.shared.gateway.owners
+
+    @property
     def apis(self) -> Mapping[int, "Api"]:
         return self._connection.apis
 
@@ -92,6 +99,15 @@ class KafkaCall(Generic[RequestT_co]):
     def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Any:
         """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
         return self.session.shared.broker.start(work, then)
+
+
+def by_partition(
+    topics: Iterable[tuple[str, Iterable[AskedT]]],
+    topic: Callable[[str, list[T]], TopicT],
+    partition: Callable[[str, AskedT], T],
+) -> list[TopicT]:
+    """The answers to a request about topics, each with the answers for its partitions."""
+    return [topic(name, [partition(name, asked) for asked in partitions]) for name, partitions in topics]
 
 
 Answer = KafkaMessage | Later

@@ -6,6 +6,7 @@ What is not here does not come out of what this front end asks for; it would be 
 """
 
 import logging
+import re
 from typing import Final
 
 from penstock.errors import Forbidden, PenstockError
@@ -14,6 +15,7 @@ from penstock.wire.kafka.codes import Code
 
 logger = logging.getLogger("penstock")
 
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Of a topic, in Kafka.
 CODES: Final = {
     "INTERNAL": Code.UNKNOWN_SERVER_ERROR,
     "BAD_REQUEST": Code.INVALID_REQUEST,
@@ -54,6 +56,8 @@ CODES: Final = {
     "QUEUE_FULL": Code.THROTTLING_QUOTA_EXCEEDED,
     "DISK_FULL": Code.KAFKA_STORAGE_ERROR,
     "METADATA_STALE": Code.NOT_LEADER_OR_FOLLOWER,
+    "NOT_OWNER": Code.NOT_LEADER_OR_FOLLOWER,
+    "NOT_IN_CLUSTER": Code.INVALID_REQUEST,
     "TRANSACTION_BUSY": Code.CONCURRENT_TRANSACTIONS,
     "OVERLOADED": Code.REQUEST_TIMED_OUT,
     "QUOTA_EXCEEDED": Code.THROTTLING_QUOTA_EXCEEDED,
@@ -70,6 +74,13 @@ def code_of(error: BaseException) -> int:
         return CODES.get(error.code, Code.UNKNOWN_SERVER_ERROR)
     logger.error("a request failed by a bug", exc_info=error)
     return Code.UNKNOWN_SERVER_ERROR
+
+
+def topic_code(error: PenstockError, name: str) -> int:
+    """The same for a topic that was asked for by name: none can have one that Kafka does not allow."""
+    if error.code == "TOPIC_NOT_FOUND" and (not NAME.fullmatch(name) or name in (".", "..")):
+        return Code.INVALID_TOPIC_EXCEPTION
+    return code_of(error)
 
 
 def cluster_code(error: PenstockError) -> int:

@@ -1,8 +1,8 @@
 """Which topics and partitions there are: Metadata, DescribeTopicPartitions.
 
-There is one broker, so it leads every partition and holds the one replica of it.  A topic that a client
-asks for by name is made if it is not there, unless the client or the setting ``topic.auto_create``
-forbids it."""
+The owner of a partition leads it and holds its one replica; without a cluster that is this server.  A topic
+that a client asks for by name is created if it does not exist, unless the client or the setting
+``topic.auto_create`` forbids it."""
 
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -10,8 +10,7 @@ from contextlib import suppress
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
-from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.session import NODE
+from penstock.frontends.kafka.errors import topic_code
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.messages.metadata import (
@@ -64,11 +63,14 @@ async def _made(
 def _answer(
     call: KafkaCall[MetadataRequest], topics: list[MetadataRequestTopic], failures: dict[str, PenstockError]
 ) -> MetadataResponse:
-    host, port = call.session.advertised
+    brokers = call.session.brokers
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=NODE, host=host, port=port)],
+        brokers=[
+            MetadataResponseBroker(node_id=node, host=host, port=port)
+            for node, (host, port) in brokers.items()
+        ],
         cluster_id=call.shared.cluster_id,
-        controller_id=NODE,
+        controller_id=call.owners.node,
         topics=[_described(call, asked, failures) for asked in topics],
         cluster_authorized_operations=authorized(
             call, ON_CLUSTER, asked=call.request.include_cluster_authorized_operations
@@ -80,7 +82,7 @@ def _asked(call: KafkaCall[MetadataRequest]) -> list[MetadataRequestTopic]:
     topics = call.request.topics
     if topics is None or (not topics and call.version == ALL_IF_EMPTY):
         return [MetadataRequestTopic(name=name) for name in call.operations.topics()]
-    return topics
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
 def _described(
@@ -98,12 +100,18 @@ def _described(
         layout = call.operations.layout(name)
     except PenstockError as missing:
         error = failures.get(name, missing)
-        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=NO_UUID)
+        return MetadataResponseTopic(error_code=topic_code(error, name), name=name, topic_id=NO_UUID)
+    leaders = [call.owners.owner_of(name, number) for number in range(layout.partitions)]
     partitions = [
         MetadataResponsePartition(
-            partition_index=number, leader_id=NODE, leader_epoch=0, replica_nodes=[NODE], isr_nodes=[NODE]
+            error_code=Code.NONE if node >= 0 else Code.LEADER_NOT_AVAILABLE,
+            partition_index=number,
+            leader_id=node,
+            leader_epoch=epoch,
+            replica_nodes=[node],
+            isr_nodes=[node],
         )
-        for number in range(layout.partitions)
+        for number, (node, epoch) in enumerate(leaders)
     ]
     return MetadataResponseTopic(
         name=name,
@@ -123,6 +131,11 @@ def describe_topic_partitions(
     asked = call.request
     names = sorted(topic.name for topic in asked.topics) or call.operations.topics()
     answer = DescribeTopicPartitionsResponse()
+    if asked.cursor is not None and asked.cursor.partition_index < 0:
+        invalid = [
+            DescribeTopicPartitionsResponseTopic(error_code=Code.INVALID_REQUEST, name=name) for name in names
+        ]
+        return DescribeTopicPartitionsResponse(topics=invalid)
     left = max(min(asked.response_partition_limit, PARTITIONS_MAX), 1)
     for name in names:
         first = 0
@@ -151,19 +164,21 @@ def _detailed(
     try:
         layout = call.operations.layout(name)
     except PenstockError as error:
-        return DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name), 0
+        return DescribeTopicPartitionsResponseTopic(error_code=topic_code(error, name), name=name), 0
     end = min(layout.partitions, first + limit)
+    leaders = [call.owners.owner_of(name, number) for number in range(first, end)]
     partitions = [
         DescribeTopicPartitionsResponsePartition(
+            error_code=Code.NONE if node >= 0 else Code.LEADER_NOT_AVAILABLE,
             partition_index=number,
-            leader_id=NODE,
-            leader_epoch=0,
-            replica_nodes=[NODE],
-            isr_nodes=[NODE],
+            leader_id=node,
+            leader_epoch=epoch,
+            replica_nodes=[node],
+            isr_nodes=[node],
             eligible_leader_replicas=[],
             last_known_elr=[],
         )
-        for number in range(first, end)
+        for number, (node, epoch) in enumerate(leaders, first)
     ]
     topic = DescribeTopicPartitionsResponseTopic(
         name=name,

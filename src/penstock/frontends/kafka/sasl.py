@@ -37,9 +37,9 @@ def handshake(call: KafkaCall[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     """Agree on how the client shows who it is."""
     session = call.session
     code = Code.NONE
-    if session.known:
-        code = Code.ILLEGAL_SASL_STATE  # This server asks nobody, or knows already.
-    elif call.request.mechanism not in MECHANISMS:
+    if session.known:  # This server asks nobody, or knows already.
+        return SaslHandshakeResponse(error_code=Code.ILLEGAL_SASL_STATE)
+    if call.request.mechanism not in MECHANISMS:
         code = Code.UNSUPPORTED_SASL_MECHANISM
     else:
         session.mechanism = call.request.mechanism

@@ -1,7 +1,6 @@
 """Who is at the other end of a connection, and what all connections have in common."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
 
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock
@@ -12,8 +11,6 @@ from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGat
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
-
-NODE: Final = 0  # There is one broker, and it is the controller, too.
 
 
 class KafkaShared:
@@ -90,9 +87,11 @@ class KafkaSession:
         return self._names
 
     @property
-    def advertised(self) -> tuple[str, int]:
-        """Where clients are told to come: there is one broker, and it is here."""
-        return self.shared.advertised or self.reached
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Where clients find each node: in a cluster as it is advertised, else where this client is."""
+        owners = self.shared.gateway.owners
+        nodes = {node: (each.host, each.kafka) for node, each in owners.nodes().items() if each.kafka}
+        return {owners.node: self.shared.advertised or self.reached} | nodes
 
 
 def _nothing() -> None:

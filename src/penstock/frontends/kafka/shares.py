@@ -7,7 +7,6 @@ member has one consumer for each topic.  It is closed when the member is, or whe
 topic and acknowledged everything it had of it.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable
 from typing import Final, cast
@@ -102,7 +101,7 @@ class ConsumingMember(ShareMember):
             return found
         options: GroupOptions = {"kind": "queue"}
         try:
-            self.operations.describe_group(topic, self.group)
+            await self._broker.run(self.operations.describe_group(topic, self.group))
         except GroupNotFound:
             options |= self._wishes()
         opening = self.operations.batch_consumer(topic, self.group, self._name(), None, options)
@@ -172,55 +171,25 @@ class ConsumingMember(ShareMember):
 
 
 class Shares(ShareGroups[ConsumingMember]):
-    """The share groups of one listener: their members, and the timer for their deadlines."""
+    """The share groups of one listener."""
 
     def __init__(self, broker: EmbeddedAsyncBroker, clock: Clock) -> None:
         super().__init__(self._new_member)
         self._broker = broker
         self._clock = clock
-        self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
     def stop(self) -> None:
         """The server stops: connections that are lost from now on are not the clients' doing."""
         self._stopping = True
 
-    def close(self) -> None:
-        super().close()
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def find_or_add(self, owner: object, group: str, identity: str) -> ConsumingMember:
-        found = super().find_or_add(owner, group, identity)
-        if found.deadline_ms < 0:
-            self.heartbeat(found)
-        return found
-
-    def heartbeat(self, member: ConsumingMember) -> None:
-        """Give a member time until its next heartbeat."""
-        session_ms = member.operations.group_config(member.group)[1].share_session_ms
-        member.deadline_ms = self._clock.steady_ms() + session_ms
-        if self._timer is None or session_ms / 1000 < self._timer.when() - asyncio.get_running_loop().time():
-            self._look_in(session_ms)
-
     def connection_lost(self, connection: object, disconnected: bool = True) -> None:
         super().connection_lost(connection, disconnected and not self._stopping)
 
     def _new_member(self, owner: object, group: str, identity: str) -> ConsumingMember:
-        return ConsumingMember(self._broker, self._clock, cast("BrokerOperations", owner), group, identity)
-
-    def _look_in(self, wait_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        now_ms = self._clock.steady_ms()
-        self.tick(now_ms)
-        deadline_ms = self.next_deadline_ms()
-        if deadline_ms is not None:
-            self._look_in(deadline_ms - now_ms)
+        made = ConsumingMember(self._broker, self._clock, cast("BrokerOperations", owner), group, identity)
+        self._broker.keep_share_member(self, made)
+        return made
 
 
 def _start(run: Run) -> int:

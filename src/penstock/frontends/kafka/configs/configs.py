@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from penstock.config.broker import TopicSettings
-from penstock.errors import InvalidValue, PenstockError
+from penstock.errors import InvalidValue, PenstockError, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS, alter_group, group_config_entries
 from penstock.frontends.kafka.configs.stored_configs import BOOLEAN, INT, LIST, LONG, STRING
 from penstock.frontends.kafka.configs.topic_configs import CONFIGS, options_of
-from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.errors import code_of, topic_code, words_of
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.admin.configs import (
     AlterConfigsRequest,
@@ -45,6 +44,7 @@ OF_TOPIC: Final = 1  # ... and for where one comes from.
 OF_FILE: Final = 4
 OF_DEFAULT: Final = 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
+NO_VALUE: Final = "A setting needs a value."
 KINDS: Final = frozenset({TOPIC, BROKER, LOGGERS, METRICS, GROUP})
 
 
@@ -71,11 +71,12 @@ def config_entries(settings: TopicSettings, defaults: TopicSettings) -> list[Des
 def _broker_configs(call: KafkaCall[Any]) -> list[DescribeConfigsResourceResult]:
     """What tools ask a broker for."""
     defaults, shared = call.shared.defaults, call.shared
-    host, port = call.session.advertised
+    node = call.owners.node
+    host, port = call.session.brokers[node]
     facts = (
         ("advertised.listeners", LIST, f"PLAINTEXT://{host}:{port}"),
         ("auto.create.topics.enable", BOOLEAN, str(shared.defaults.auto_create).lower()),
-        ("broker.id", INT, str(NODE)),
+        ("broker.id", INT, str(node)),
         ("default.replication.factor", INT, "1"),
         ("group.initial.rebalance.delay.ms", INT, str(shared.settings.initial_rebalance_delay_ms)),
         ("log.cleanup.policy", STRING, CONFIGS["cleanup.policy"].read(defaults)),
@@ -108,7 +109,9 @@ def _described(
     try:
         entries = _configs_of(call, asked.resource_type, asked.resource_name)
     except PenstockError as error:
-        answer.error_code, answer.error_message = _code(error, asked.resource_type), words_of(error)
+        named = asked.resource_type == TOPIC and isinstance(error, TopicNotFound)
+        code = topic_code(error, asked.resource_name) if named else _code(error, asked.resource_type)
+        answer.error_code, answer.error_message = code, words_of(error)
         return answer
     wanted = asked.configuration_keys
     answer.configs = [each for each in entries if not wanted or each.name in wanted]
@@ -123,22 +126,27 @@ def _described(
 def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
     if kind == TOPIC:
         return config_entries(call.operations.layout(name).settings, call.shared.defaults)
-    if kind == BROKER and name in ("", str(NODE)):
+    if kind == BROKER and name in ("", str(call.owners.node)):
         call.operations.topics()  # Allowed for clients that may describe anything.
         return _broker_configs(call)
     if kind == GROUP:
         return group_config_entries(call, name)
-    raise InvalidValue(name="resource", value=name, why=f"topics, groups and broker {NODE} have settings")
+    why = f"topics, groups and broker {call.owners.node} have settings"
+    raise InvalidValue(name="resource", value=name, why=why)
 
 
 async def alter_configs(call: KafkaCall[AlterConfigsRequest]) -> AlterConfigsResponse:
     """New settings; those that are not said are as by default again."""
     answers = []
+    words: str | None
     for asked in call.request.resources:
         kind, name = asked.resource_type, asked.resource_name
         wanted = dict.fromkeys(GROUP_CONFIGS if kind == GROUP else CONFIGS)
         wanted |= {config.name: config.value for config in asked.configs}
-        code, words = await _altered(call, kind, name, wanted, call.request.validate_only)
+        if any(config.value is None for config in asked.configs):
+            code, words = int(Code.INVALID_REQUEST), NO_VALUE
+        else:
+            code, words = await _altered(call, kind, name, wanted, call.request.validate_only)
         answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
     return AlterConfigsResponse(responses=answers)
 
@@ -171,6 +179,8 @@ def _changed(
         if name in wanted:
             raise InvalidValue(name=name, value=value, why="it is changed twice")
         match change.config_operation:
+            case op if op != DELETE and change.value is None:
+                raise InvalidValue(name="resource", value=name, why=NO_VALUE)
             case op if op == SET:
                 wanted[name] = value
             case op if op == DELETE:
@@ -218,7 +228,7 @@ def list_config_resources(call: KafkaCall[ListConfigResourcesRequest]) -> ListCo
     if not wanted <= KINDS:
         return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
     topics = call.operations.topics()
-    found = [(TOPIC, name) for name in topics] + [(BROKER, str(NODE))]
+    found = [(TOPIC, name) for name in topics] + [(BROKER, str(call.owners.node))]
     found += [(GROUP, name) for name in call.operations.configured_groups()]
     return ListConfigResourcesResponse(
         config_resources=[ConfigResource(name, kind) for kind, name in found if kind in wanted]

@@ -6,12 +6,12 @@ Here there is one broker with one directory, so nothing is elected, nothing move
 where it is.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from penstock.errors import PenstockError
-from penstock.frontends.kafka.call import Api, KafkaCall
+from penstock.frontends.kafka.call import Api, KafkaCall, by_partition
 from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.admin.replicas import (
     AlterPartitionReassignmentsRequest,
@@ -39,7 +39,7 @@ from penstock.wire.kafka.messages.admin.replicas import (
 LOG_DIR: Final = "data"  # A name for it; where it is on the server's disk is nobody's business.
 
 
-def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+async def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     asked = call.request.topics
     if asked is None:
         wanted = dict.fromkeys(call.operations.topics())
@@ -48,7 +48,7 @@ def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDir
     topics = []
     for name, numbers in wanted.items():
         try:
-            info = call.operations.describe_topic(name)
+            info = await call.run(call.operations.describe_topic(name))
         except PenstockError:  # What is not there, or not for this client, is not in the directory.
             continue
         sizes = [
@@ -62,25 +62,18 @@ def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDir
 
 def alter_replica_log_dirs(call: KafkaCall[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
     """To the directory where they are already, or not at all."""
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        number, _placed(call, directory.path, topic.name, number)
-                    )
-                    for number in topic.partitions
-                ],
-            )
-            for directory in call.request.dirs
-            for topic in directory.topics
-        ]
-    )
+    results = []
+    for directory in call.request.dirs:
+        asked = ((topic.name, topic.partitions) for topic in directory.topics)
+        results += by_partition(asked, AlterReplicaLogDirTopicResult, partial(_placed, call, directory.path))
+    return AlterReplicaLogDirsResponse(results=results)
 
 
-def _placed(call: KafkaCall[AlterReplicaLogDirsRequest], path: str, name: str, number: int) -> int:
-    return Code.LOG_DIR_NOT_FOUND if path != LOG_DIR else _missing(call, name, number)
+def _placed(
+    call: KafkaCall[AlterReplicaLogDirsRequest], path: str, name: str, number: int
+) -> AlterReplicaLogDirPartitionResult:
+    code = Code.LOG_DIR_NOT_FOUND if path != LOG_DIR else _missing(call, name, number)
+    return AlterReplicaLogDirPartitionResult(number, code)
 
 
 def elect_leaders(call: KafkaCall[ElectLeadersRequest]) -> ElectLeadersResponse:
@@ -88,14 +81,9 @@ def elect_leaders(call: KafkaCall[ElectLeadersRequest]) -> ElectLeadersResponse:
     asked = call.request.topic_partitions
     if asked is None:  # All: those that need no election are not told.
         return ElectLeadersResponse()
+    topics = ((topic.topic, topic.partitions) for topic in asked)
     return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[_elected(call, topic.topic, number) for number in topic.partitions],
-            )
-            for topic in asked
-        ]
+        replica_election_results=by_partition(topics, ReplicaElectionResult, partial(_elected, call))
     )
 
 
@@ -108,14 +96,9 @@ def alter_partition_reassignments(
     call: KafkaCall[AlterPartitionReassignmentsRequest],
 ) -> AlterPartitionReassignmentsResponse:
     """To where they are already, or not at all."""
+    asked = ((topic.name, topic.partitions) for topic in call.request.topics)
     return AlterPartitionReassignmentsResponse(
-        error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[_moved(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in call.request.topics
-        ],
+        error_message=None, responses=by_partition(asked, ReassignableTopicResponse, partial(_moved, call))
     )
 
 
@@ -125,7 +108,7 @@ def _moved(
     code = _missing(call, name, wanted.partition_index)
     if not code and wanted.replicas is None:
         code = Code.NO_REASSIGNMENT_IN_PROGRESS
-    elif not code and wanted.replicas != [NODE]:
+    elif not code and wanted.replicas != [call.owners.owner_of(name, wanted.partition_index)[0]]:
         code = Code.INVALID_REPLICA_ASSIGNMENT
     return ReassignablePartitionResponse(
         partition_index=wanted.partition_index, error_code=code, error_message=None

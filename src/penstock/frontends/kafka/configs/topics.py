@@ -6,15 +6,16 @@ from contextlib import suppress
 from typing import cast
 
 from penstock.broker.frontend import Layout
-from penstock.config.broker import TopicOptions
+from penstock.config.broker import TopicOptions, TopicSettings, settings_with
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.configs.configs import config_entries
 from penstock.frontends.kafka.configs.topic_configs import options_of
 from penstock.frontends.kafka.errors import code_of, words_of
-from penstock.frontends.kafka.session import NODE
+from penstock.model.owners import Owners
 from penstock.types import check_name
 from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.messages.admin.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -45,8 +46,9 @@ CODES = {
 async def create_topics(call: KafkaCall[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Make topics, or see whether they could be made."""
     counts = Counter(topic.name for topic in call.request.topics)
+    once = {topic.name: topic for topic in call.request.topics}  # What is asked for twice is refused once.
     return CreateTopicsResponse(
-        topics=[await _created(call, topic, counts[topic.name]) for topic in call.request.topics]
+        topics=[await _created(call, topic, counts[topic.name]) for topic in once.values()]
     )
 
 
@@ -54,8 +56,7 @@ async def _created(
     call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic, count: int
 ) -> CreatableTopicResult:
     try:
-        if count > 1:
-            raise InvalidValue(name="topic", value=wanted.name, why="it is asked for twice")
+        _check_once(wanted.name, count)
         options = _options(call, wanted)
         if call.request.validate_only:
             return _could_be(call, wanted.name, options)
@@ -72,6 +73,11 @@ async def _created(
         return CreatableTopicResult(name=wanted.name, error_code=_code(error), error_message=words_of(error))
 
 
+def _check_once(name: str | None, count: int) -> None:
+    if count > 1:
+        raise InvalidValue(name="topic", value=name, why="it is asked for twice")
+
+
 def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> TopicOptions:
     replication = call.shared.settings.accept_replication
     factor = wanted.replication_factor
@@ -80,18 +86,33 @@ def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> To
         raise InvalidValue(name="replication factor", value=factor, why=why)
     partitions = wanted.num_partitions
     if wanted.assignments:
-        _check_assignments([each.broker_ids for each in wanted.assignments])
+        if (partitions, factor) != (BY_DEFAULT, BY_DEFAULT):
+            why = "with an assignment, both the partitions and the replication factor are -1"
+            raise InvalidValue(name="topic", value=wanted.name, why=why)
+        _check_assignments(call.owners, [each.broker_ids for each in wanted.assignments])
         partitions = len(wanted.assignments)
-    requested = {config.name: config.value for config in wanted.configs}
+        if {each.partition_index for each in wanted.assignments} != set(range(partitions)):
+            raise InvalidValue(
+                name="assignment", value=partitions, why="partitions count from 0, without a gap"
+            )
+    requested: dict[str, str | None] = {}
+    for config in wanted.configs:
+        if config.value is None:
+            raise InvalidValue(
+                name=config.name, value=None, why="a new topic has a value for it, or leaves it out"
+            )
+        requested[config.name] = config.value
     options = options_of(requested, call.shared.defaults, replication=replication)
     if partitions != BY_DEFAULT:
         options["partitions"] = partitions
     return options
 
 
-def _check_assignments(assignments: Sequence[list[int]]) -> None:
-    if any(brokers != [NODE] for brokers in assignments):
-        raise InvalidValue(name="assignment", value=assignments, why=f"there is one broker, {NODE}")
+def _check_assignments(owners: Owners, assignments: Sequence[list[int]]) -> None:
+    if owners.nodes():
+        raise InvalidValue(name="assignment", value=assignments, why="the cluster assigns partitions")
+    if any(brokers != [owners.node] for brokers in assignments):
+        raise InvalidValue(name="assignment", value=assignments, why=f"there is one broker, {owners.node}")
 
 
 def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOptions) -> CreatableTopicResult:
@@ -103,26 +124,33 @@ def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOpt
         if partitions < 1:
             raise InvalidValue(name="partitions", value=partitions, why="there is at least one") from None
         return CreatableTopicResult(
-            name=name, error_message=None, num_partitions=partitions, replication_factor=1, configs=None
+            name=name,
+            error_message=None,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=_configs(settings_with(call.shared.defaults, options), call.shared.defaults),
         )
     raise TopicExists(topic=name)
 
 
 def _created_result(call: KafkaCall[CreateTopicsRequest], layout: Layout) -> CreatableTopicResult:
-    configs = [
-        CreatableTopicConfigs(
-            name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.config_source
-        )
-        for entry in config_entries(layout.settings, call.shared.defaults)
-    ]
     return CreatableTopicResult(
         name=layout.topic,
         topic_id=layout.id,
         error_message=None,
         num_partitions=layout.partitions,
         replication_factor=1,
-        configs=configs,
+        configs=_configs(layout.settings, call.shared.defaults),
     )
+
+
+def _configs(settings: TopicSettings, defaults: TopicSettings) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.config_source
+        )
+        for entry in config_entries(settings, defaults)
+    ]
 
 
 def _code(error: PenstockError) -> int:
@@ -136,10 +164,19 @@ async def delete_topics(call: KafkaCall[DeleteTopicsRequest]) -> DeleteTopicsRes
     wanted = call.request.topics
     if call.version < STATES_SINCE:
         wanted = [DeleteTopicState(name=name) for name in call.request.topic_names]
-    return DeleteTopicsResponse(responses=[await _deleted(call, each) for each in wanted])
+    counts = Counter((each.name, each.topic_id) for each in wanted)
+    once = {(each.name, each.topic_id): each for each in wanted}
+    return DeleteTopicsResponse(
+        responses=[await _deleted(call, each, counts[key]) for key, each in once.items()]
+    )
 
 
-async def _deleted(call: KafkaCall[DeleteTopicsRequest], wanted: DeleteTopicState) -> DeletableTopicResult:
+async def _deleted(
+    call: KafkaCall[DeleteTopicsRequest], wanted: DeleteTopicState, count: int
+) -> DeletableTopicResult:
+    if count > 1 or (wanted.name is None) == (wanted.topic_id == NO_UUID):
+        why = "A topic is named once, by its name or by its id."
+        return DeletableTopicResult(wanted.name, wanted.topic_id, Code.INVALID_REQUEST, why)
     name = wanted.name if wanted.name is not None else call.session.names.get(wanted.topic_id)
     if name is None:
         return DeletableTopicResult(name=None, topic_id=wanted.topic_id, error_code=Code.UNKNOWN_TOPIC_ID)
@@ -153,15 +190,20 @@ async def _deleted(call: KafkaCall[DeleteTopicsRequest], wanted: DeleteTopicStat
 
 
 async def create_partitions(call: KafkaCall[CreatePartitionsRequest]) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=[await _grown(call, each) for each in call.request.topics])
+    counts = Counter(topic.name for topic in call.request.topics)
+    once = {topic.name: topic for topic in call.request.topics}
+    return CreatePartitionsResponse(
+        results=[await _grown(call, each, counts[each.name]) for each in once.values()]
+    )
 
 
 async def _grown(
-    call: KafkaCall[CreatePartitionsRequest], wanted: CreatePartitionsTopic
+    call: KafkaCall[CreatePartitionsRequest], wanted: CreatePartitionsTopic, count: int
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=wanted.name)
     try:
-        _check_growth(call.operations.layout(wanted.name).partitions, wanted)
+        _check_once(wanted.name, count)
+        _check_growth(call.owners, call.operations.layout(wanted.name).partitions, wanted)
         if not call.request.validate_only:
             options = cast("TopicOptions", {"partitions": wanted.count})
             await call.run(call.operations.alter_topic(wanted.name, options))
@@ -170,12 +212,12 @@ async def _grown(
     return answer
 
 
-def _check_growth(partitions: int, wanted: CreatePartitionsTopic) -> None:
+def _check_growth(owners: Owners, partitions: int, wanted: CreatePartitionsTopic) -> None:
     if wanted.count <= partitions:
         why = f"there are {partitions} already, and they can only become more"
         raise InvalidValue(name="partitions", value=wanted.count, why=why)
     if wanted.assignments:
-        _check_assignments([each.broker_ids for each in wanted.assignments])
+        _check_assignments(owners, [each.broker_ids for each in wanted.assignments])
         if len(wanted.assignments) != wanted.count - partitions:
             why = f"{wanted.count - partitions} partitions are new"
             raise InvalidValue(name="assignment", value=len(wanted.assignments), why=why)

@@ -5,12 +5,17 @@ on, and leaves.  It is never held back."""
 
 from collections.abc import Iterable, Mapping
 
-from penstock.errors import PenstockError
+from penstock.errors import InvalidName, PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import words_of
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.groups.heartbeats import ConsumerMemberState, HeartbeatResult, MemberHeartbeat
+from penstock.groups.heartbeats import (
+    LEAVE_FOR_NOW,
+    ConsumerMemberState,
+    HeartbeatResult,
+    MemberHeartbeat,
+)
 from penstock.groups.uniform import TopicIdPartition
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.consumer_groups import (
@@ -40,6 +45,10 @@ def consumer_group_heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> 
         elif error is not None:
             call.refuse(error)
 
+    if not call.request.group_id or call.request.member_epoch < LEAVE_FOR_NOW:
+        why = "A member has a group and an epoch."
+        call.answer(ConsumerGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=why))
+        return LATER
     try:
         call.start(call.operations.consumer_group_heartbeat(call.request.group_id, _heartbeat(call)), then)
     except PenstockError as error:
@@ -78,7 +87,7 @@ def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.why or None,
-        member_id=result.member,
+        member_id=None if result.error else result.member,
         member_epoch=result.epoch,
         heartbeat_interval_ms=result.interval_ms,
         assignment=assignment,
@@ -99,6 +108,8 @@ def consumer_group_describe(call: KafkaCall[ConsumerGroupDescribeRequest]) -> Co
 
 def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> DescribedConsumerGroup:
     try:
+        if not name:
+            raise InvalidName(kind="group", name=name, why="it is empty")
         state = call.operations.consumer_group(name)
     except PenstockError as error:
         return DescribedConsumerGroup(
@@ -128,7 +139,7 @@ def _member(member: ConsumerMemberState, names: Mapping[bytes, str]) -> Consumer
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.pattern or None,
+        subscribed_topic_regex=member.pattern or "",
         assignment=_assignment(member.assigned, names),
         target_assignment=_assignment(member.target, names),
         member_type=CONSUMER,

@@ -100,7 +100,8 @@ async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
         code = call.operations.check_delete_group(name)
         if not code:
             operations = call.operations
-            for topic in operations.topics_with_offsets(name) or operations.queued_topics(name):
+            placed = await call.run(operations.topics_with_offsets(name))
+            for topic in placed or await call.run(operations.queued_topics(name)):
                 await call.run(call.operations.delete_group(topic, name))
     except PenstockError as error:
         return group_code(error)

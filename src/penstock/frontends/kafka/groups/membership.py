@@ -4,10 +4,9 @@ A join and a sync are answered when the other members have done their part, so t
 have a task; the rest is answered at once.  What the members may do is decided in the broker
 (``broker/kafka/coordination.py``); here it gets its names."""
 
-from penstock.errors import Forbidden, InvalidName, PenstockError
+from penstock.errors import Forbidden, InvalidName, NotOwner, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.session import NODE
 from penstock.groups.rebalance import JoinRequest, JoinResult, SyncRequest
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.membership import (
@@ -28,6 +27,7 @@ from penstock.wire.kafka.messages.groups.membership import (
 )
 
 OF_GROUP, OF_TRANSACTION, OF_SHARE = 0, 1, 2  # Types of keys of coordinators.
+NULLABLE_SINCE = 7  # Of JoinGroup: the protocol may be null.
 KEY_TYPES = frozenset({OF_GROUP, OF_TRANSACTION, OF_SHARE})  # All are here.
 
 
@@ -35,21 +35,32 @@ def group_code(error: PenstockError) -> int:
     """What an error of a group's operation is called."""
     if isinstance(error, Forbidden):
         return Code.GROUP_AUTHORIZATION_FAILED
+    if isinstance(error, NotOwner):
+        return Code.NOT_COORDINATOR
     return Code.INVALID_GROUP_ID if isinstance(error, InvalidName) else code_of(error)
 
 
 def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """There is one broker, and it coordinates all."""
-    request = call.request
-    host, port = call.session.advertised
-    found = [
-        FoundCoordinator(key, NODE, host, port, error_code=_finding_code(call, key), error_message=None)
-        for key in request.coordinator_keys
-    ]
-    error = _finding_code(call, request.key)
+    """The node that coordinates a group or a transactional id."""
+    keys = call.request.coordinator_keys
+    found = [_found(call, key) for key in keys or [call.request.key]]
+    first = found[0]
     return FindCoordinatorResponse(
-        error_code=error, error_message=None, node_id=NODE, host=host, port=port, coordinators=found
+        error_code=first.error_code,
+        error_message=None,
+        node_id=first.node_id,
+        host=first.host,
+        port=first.port,
+        coordinators=found if keys else [],
     )
+
+
+def _found(call: KafkaCall[FindCoordinatorRequest], key: str) -> FoundCoordinator:
+    node, _ = call.owners.coordinator_of(key)
+    address = call.session.brokers.get(node)
+    code = _finding_code(call, key) or (Code.NONE if address else Code.COORDINATOR_NOT_AVAILABLE)
+    where = (-1, "", -1) if code or address is None else (node, *address)
+    return FoundCoordinator(key, *where, error_code=code, error_message=None)
 
 
 def _finding_code(call: KafkaCall[FindCoordinatorRequest], key: str) -> Code:
@@ -71,8 +82,17 @@ async def join_group(call: KafkaCall[JoinGroupRequest]) -> JoinGroupResponse:
     try:
         joined = await call.run(call.operations.join_group(call.request.group_id, _joining(call)))
     except PenstockError as error:
-        return JoinGroupResponse(error_code=group_code(error), member_id=call.request.member_id)
-    return _joined(joined)
+        return JoinGroupResponse(
+            error_code=group_code(error),
+            member_id=call.request.member_id,
+            protocol_name=_protocol(call, None),
+        )
+    return _joined(call, joined)
+
+
+def _protocol(call: KafkaCall[JoinGroupRequest], name: str | None) -> str | None:
+    """The protocol of the group; older versions have no null."""
+    return name if call.version >= NULLABLE_SINCE else name or ""
 
 
 def _joining(call: KafkaCall[JoinGroupRequest]) -> JoinRequest:
@@ -94,7 +114,7 @@ def _joining(call: KafkaCall[JoinGroupRequest]) -> JoinRequest:
     )
 
 
-def _joined(joined: JoinResult) -> JoinGroupResponse:
+def _joined(call: KafkaCall[JoinGroupRequest], joined: JoinResult) -> JoinGroupResponse:
     members = [
         JoinGroupResponseMember(
             member_id=line.member, group_instance_id=line.instance, metadata=line.metadata
@@ -105,7 +125,7 @@ def _joined(joined: JoinResult) -> JoinGroupResponse:
         error_code=joined.error,
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,
-        protocol_name=joined.protocol or "",
+        protocol_name=_protocol(call, joined.protocol),
         leader=joined.leader,
         skip_assignment=joined.skip_assignment,
         member_id=joined.member,

@@ -112,14 +112,14 @@ def _topic_code(error: PenstockError) -> int:
 # Reading.
 
 
-def offset_fetch(call: KafkaCall[OffsetFetchRequest]) -> OffsetFetchResponse:
+async def offset_fetch(call: KafkaCall[OffsetFetchRequest]) -> OffsetFetchResponse:
     """How far groups have come."""
     request = call.request
     if call.version >= BY_GROUP:
-        return OffsetFetchResponse(groups=[_group(call, group) for group in request.groups])
+        return OffsetFetchResponse(groups=[await _group(call, group) for group in request.groups])
     topics = request.topics
     asked = None if topics is None else [_asked(topic.name, topic.partition_indexes) for topic in topics]
-    return _flat(_group(call, OffsetFetchRequestGroup(group_id=request.group_id, topics=asked)))
+    return _flat(await _group(call, OffsetFetchRequestGroup(group_id=request.group_id, topics=asked)))
 
 
 def _asked(name: str, partitions: list[int]) -> OffsetFetchRequestTopics:
@@ -147,10 +147,12 @@ def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _group(call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+async def _group(
+    call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
     name = group.group_id
     try:
-        placed = call.operations.topics_with_offsets(name)
+        placed = await call.run(call.operations.topics_with_offsets(name))
         code = Code.NONE
         if group.member_id and group.member_epoch >= 0:
             code = call.operations.check_reader(name, group.member_id, group.member_epoch)
@@ -159,13 +161,14 @@ def _group(call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup) 
     except PenstockError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=group_code(error))
     if group.topics is None:
-        everything = [_topic(call, group.group_id, _asked(name, []), name) for name in placed]
+        everything = [await _topic(call, group.group_id, _asked(name, []), name) for name in placed]
         return OffsetFetchResponseGroup(
             group_id=group.group_id, topics=[topic for topic in everything if topic.partitions]
         )
     named = [(topic, _name(call, topic)) for topic in group.topics]
     return OffsetFetchResponseGroup(
-        group_id=group.group_id, topics=[_topic(call, group.group_id, topic, name) for topic, name in named]
+        group_id=group.group_id,
+        topics=[await _topic(call, group.group_id, topic, name) for topic, name in named],
     )
 
 
@@ -173,7 +176,7 @@ def _name(call: KafkaCall[OffsetFetchRequest], topic: OffsetFetchRequestTopics) 
     return call.session.names.get(topic.topic_id) if call.version >= BY_ID else topic.name
 
 
-def _topic(
+async def _topic(
     call: KafkaCall[OffsetFetchRequest], group: str, topic: OffsetFetchRequestTopics, name: str | None
 ) -> OffsetFetchResponseTopics:
     """Committed offsets on one topic; of all partitions that have one, if none is asked for."""
@@ -186,7 +189,7 @@ def _topic(
         code = Code.UNKNOWN_TOPIC_ID
     else:
         try:
-            commits = call.operations.committed_offsets(name, group)
+            commits = await call.run(call.operations.committed_offsets(name, group))
             numbers = numbers or sorted(commits)
             if call.request.require_stable:
                 moving = call.operations.unsettled_offsets(name, group, numbers)
@@ -235,15 +238,21 @@ async def _forget(
     call: KafkaCall[OffsetDeleteRequest], topic: OffsetDeleteRequestTopic
 ) -> OffsetDeleteResponseTopic:
     numbers = [part.partition_index for part in topic.partitions]
+    there = range(0)
     try:
-        forgetting = call.operations.forget_offsets(topic.name, call.request.group_id, numbers)
+        there = range(call.operations.layout(topic.name).partitions)
+        wanted = [number for number in numbers if number in there]
+        forgetting = call.operations.forget_offsets(topic.name, call.request.group_id, wanted)
         code = int(await call.run(forgetting))
     except PenstockError as error:
         code = code_of(error)
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetDeleteResponsePartition(partition_index=number, error_code=code) for number in numbers
+            OffsetDeleteResponsePartition(
+                number, code if number in there or code else Code.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for number in numbers
         ],
     )
 

@@ -5,7 +5,7 @@ which partitions there are.  All of them are for every member."""
 
 from collections.abc import Mapping
 
-from penstock.errors import Forbidden, PenstockError
+from penstock.errors import Forbidden, InvalidName, PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -48,17 +48,12 @@ async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> 
 async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
     request, shares = call.request, call.shared.shares
     epoch = request.member_epoch
-    member = shares.find(call.operations, request.group_id, request.member_id)
-    if epoch == OPEN:
-        member = shares.find_or_add(call.operations, request.group_id, request.member_id)
-    elif member is None or not member.epoch:
-        return _refused(Code.UNKNOWN_MEMBER_ID, "join again")
-    elif epoch == CLOSE:
-        shares.leave(member)
+    member = shares.heartbeat(call.operations, request.group_id, request.member_id, epoch)
+    if isinstance(member, Code):
+        return _refused(member, "the member is not in the group at that epoch; join again")
+    if epoch == CLOSE:
         return ShareGroupHeartbeatResponse(member_id=member.identity, member_epoch=CLOSE)
-    elif epoch not in (member.epoch, member.previous_epoch):
-        return _refused(Code.FENCED_MEMBER_EPOCH, f"the member is in epoch {member.epoch}; join again")
-    shares.heartbeat(member)
+    call.shared.broker.keep_share_member(shares, member)
     _note(call, member)
     try:
         changed = await member.assign()
@@ -105,6 +100,8 @@ def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGro
 
 def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedShareGroup:
     try:
+        if not name:
+            raise InvalidName(kind="group", name=name, why="it is empty")
         state = call.operations.member_group(name)
     except PenstockError as error:
         return DescribedShareGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))

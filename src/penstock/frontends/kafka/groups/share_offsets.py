@@ -7,7 +7,7 @@ the group has members, as in Kafka.
 
 from typing import Any, Final
 
-from penstock.errors import GroupNotFound, PenstockError
+from penstock.errors import GroupNotFound, InvalidName, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
@@ -37,14 +37,15 @@ NON_EMPTY: Final = "the group has members; close its consumers first"
 Partition = DescribeShareGroupOffsetsResponsePartition
 
 
-def describe_share_group_offsets(
+async def describe_share_group_offsets(
     call: KafkaCall[DescribeShareGroupOffsetsRequest],
 ) -> DescribeShareGroupOffsetsResponse:
     """How far share groups are, on the partitions that are named or on all."""
-    return DescribeShareGroupOffsetsResponse(groups=[_described(call, each) for each in call.request.groups])
+    groups = [await _described(call, each) for each in call.request.groups]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-def _described(
+async def _described(
     call: KafkaCall[Any], asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     name = asked.group_id
@@ -52,11 +53,11 @@ def _described(
         _check_share_group(call, name)
         if asked.topics is None:
             wanted: list[tuple[str, list[int] | None]] = [
-                (topic, None) for topic in call.operations.queued_topics(name)
+                (topic, None) for topic in await call.run(call.operations.queued_topics(name))
             ]
         else:
             wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-        topics = [_topic(call, name, *each) for each in wanted]
+        topics = [await _topic(call, name, *each) for each in wanted]
     except PenstockError as error:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=name, error_code=group_code(error), error_message=words_of(error)
@@ -65,20 +66,23 @@ def _described(
 
 
 def _check_share_group(call: KafkaCall[Any], name: str) -> bool:
-    """Whether nobody is in the group; ``GroupNotFound`` if there is none."""
+    """Whether nobody is in the group; ``GroupNotFound`` if it is of another kind."""
+    if not name:
+        raise InvalidName(kind="group", name=name, why="it is empty")
     state = call.operations.member_group(name)
-    if state is None or state.kind != "share":
+    if state is not None and state.kind != "share":
         raise GroupNotFound(topic="any topic", group=name)
-    return state.state == "Empty"
+    return state is None or state.state == "Empty"
 
 
-def _topic(
+async def _topic(
     call: KafkaCall[Any], group: str, topic: str, numbers: list[int] | None
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic)
     try:
         answer.topic_id = call.operations.layout(topic).id
-        known = {one.partition: one for one in call.operations.describe_group(topic, group).partitions}
+        info = await call.run(call.operations.describe_group(topic, group))
+        known = {one.partition: one for one in info.partitions}
     except GroupNotFound:
         known = {}
     except PenstockError as error:
@@ -151,6 +155,8 @@ async def delete_share_group_offsets(
     name = call.request.group_id
     try:
         empty = _check_share_group(call, name)
+        if call.operations.member_group(name) is None:
+            raise GroupNotFound(topic="any topic", group=name)
     except PenstockError as error:
         return DeleteShareGroupOffsetsResponse(error_code=group_code(error), error_message=words_of(error))
     if not empty:

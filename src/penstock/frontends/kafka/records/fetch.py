@@ -20,6 +20,7 @@ from penstock.broker.frontend import RawFetched
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of
+from penstock.model.owners import Owners
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.fetch import (
     AbortedTransaction,
@@ -34,6 +35,14 @@ from penstock.wire.kafka.messages.fetch import (
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Of records in one answer, whatever a client asks for; as Kafka's.
 READ_COMMITTED = 1
 IDS_SINCE = 13  # From this version on a topic is named by its id.
+
+
+def epoch_code(owners: Owners, topic: str, partition: int, known: int) -> Code:
+    """Whether the leader epoch that a client knows is the current one; -1: it knows none."""
+    epoch = owners.owner_of(topic, partition)[1] if known >= 0 else known
+    if known == epoch:
+        return Code.NONE
+    return Code.UNKNOWN_LEADER_EPOCH if known > epoch else Code.FENCED_LEADER_EPOCH
 
 
 class Fetch:
@@ -78,11 +87,12 @@ class Fetch:
     def _partition(self, name: str | None, asked: FetchPartition) -> PartitionData:
         number = asked.partition
         if name is None:
-            return PartitionData(partition_index=number, error_code=Code.UNKNOWN_TOPIC_ID, high_watermark=-1)
-        if asked.current_leader_epoch > 0:
-            return PartitionData(
-                partition_index=number, error_code=Code.UNKNOWN_LEADER_EPOCH, high_watermark=-1
-            )
+            return _failed(number, Code.UNKNOWN_TOPIC_ID)
+        code = epoch_code(self._call.owners, name, number, asked.current_leader_epoch)
+        if not code and asked.last_fetched_epoch > self._call.owners.owner_of(name, number)[1]:
+            code = Code.OFFSET_OUT_OF_RANGE  # No leader has had that epoch.
+        if code:
+            return _failed(number, code)
         committed = self._request.isolation_level == READ_COMMITTED
         most = max(min(asked.partition_max_bytes, self._left), 0 if self._begun else 1)
         try:
@@ -150,8 +160,18 @@ class Fetch:
 def _refused(number: int, error: PenstockError) -> PartitionData:
     start = error.start if isinstance(error, OffsetOutOfRange) else -1
     code = Code.OFFSET_OUT_OF_RANGE if error.code == "VALUE_INVALID" else code_of(error)
+    return _failed(number, code, start)
+
+
+def _failed(number: int, code: int, start: int = -1) -> PartitionData:
+    """Without records, but not with null: librdkafka refuses that as malformed."""
     return PartitionData(
-        partition_index=number, error_code=code, high_watermark=-1, log_start_offset=start, records=b""
+        partition_index=number,
+        error_code=code,
+        high_watermark=-1,
+        log_start_offset=start,
+        aborted_transactions=None,
+        records=b"",
     )
 
 

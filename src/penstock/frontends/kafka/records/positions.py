@@ -1,13 +1,13 @@
 """Where logs begin and end, and a time is in them: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
+from functools import partial
 from typing import Final
 
 from penstock.broker.frontend import At
 from penstock.errors import PenstockError, VersionUnsupported
-from penstock.frontends.kafka.call import Api, KafkaCall
+from penstock.frontends.kafka.call import Api, KafkaCall, by_partition
 from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.records.fetch import READ_COMMITTED
-from penstock.wire.kafka.codes import Code
+from penstock.frontends.kafka.records.fetch import READ_COMMITTED, epoch_code
 from penstock.wire.kafka.messages.positions import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -38,19 +38,16 @@ PLACES: Final[dict[int, At]] = {
     NEWEST: "newest",
     EARLIEST_LOCAL: "earliest",
 }
-EPOCH: Final = 0  # There was never another leader.
+# Timestamps with a meaning, and the version of ListOffsets that brought them.
+SINCE: Final = {
+    NEWEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11, EARLIEST: 0, LATEST: 0,
+}  # fmt: skip
 
 
 def list_offsets(call: KafkaCall[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Offsets by time, or by what they are."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_listed(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in call.request.topics
-        ]
-    )
+    asked = ((topic.name, topic.partitions) for topic in call.request.topics)
+    return ListOffsetsResponse(topics=by_partition(asked, ListOffsetsTopicResponse, partial(_listed, call)))
 
 
 def _listed(
@@ -60,11 +57,10 @@ def _listed(
     committed = call.request.isolation_level == READ_COMMITTED
     at = PLACES.get(asked.timestamp, asked.timestamp)
     try:
-        if asked.timestamp < EARLIEST_PENDING_UPLOAD:
-            raise VersionUnsupported(offered=str(asked.timestamp), supported="-6 and above")
-        if asked.current_leader_epoch > EPOCH:
-            answer.error_code = Code.UNKNOWN_LEADER_EPOCH
-        elif asked.timestamp > LATEST_TIERED:
+        if asked.timestamp < 0 and call.version < SINCE.get(asked.timestamp, call.version + 1):
+            raise VersionUnsupported(offered=str(asked.timestamp), supported=", ".join(map(str, SINCE)))
+        answer.error_code = epoch_code(call.owners, name, asked.partition_index, asked.current_leader_epoch)
+        if not answer.error_code and asked.timestamp > LATEST_TIERED:
             found = call.operations.position(name, asked.partition_index, at, committed)
             answer.offset = found.offset
             answer.timestamp = found.timestamp
@@ -75,14 +71,10 @@ def _listed(
 
 
 def offset_for_leader_epoch(call: KafkaCall[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
-    """Where the records of a leader end: for the only one there was, at the end of the log."""
+    """Where the records of a leader end: no log is ever cut, so for all of them at its end."""
+    asked = ((topic.topic, topic.partitions) for topic in call.request.topics)
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_ended(call, topic.topic, each) for each in topic.partitions]
-            )
-            for topic in call.request.topics
-        ]
+        topics=by_partition(asked, OffsetForLeaderTopicResult, partial(_ended, call))
     )
 
 
@@ -95,22 +87,17 @@ def _ended(
     except PenstockError as error:
         answer.error_code = code_of(error)
         return answer
-    if asked.current_leader_epoch > EPOCH:
-        answer.error_code = Code.UNKNOWN_LEADER_EPOCH
-    elif asked.leader_epoch == EPOCH:
-        answer.leader_epoch, answer.end_offset = EPOCH, found.offset
+    answer.error_code = epoch_code(call.owners, name, asked.partition, asked.current_leader_epoch)
+    if not answer.error_code and 0 <= asked.leader_epoch <= call.owners.owner_of(name, asked.partition)[1]:
+        answer.leader_epoch, answer.end_offset = asked.leader_epoch, found.offset
     return answer
 
 
 def delete_records(call: KafkaCall[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Let the log of a partition begin later."""
+    asked = ((topic.name, topic.partitions) for topic in call.request.topics)
     return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_trimmed(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in call.request.topics
-        ]
+        topics=by_partition(asked, DeleteRecordsTopicResult, partial(_trimmed, call))
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from penstock.api.work import Work
 from penstock.broker.frontend import Appended
 from penstock.errors import (
+    InvalidBatch,
     InvalidRecords,
     InvalidValue,
     KeyMissing,
@@ -35,7 +36,7 @@ from penstock.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from penstock.wire.records import HEADER_BYTES, MAGIC, magic_of, max_timestamp_of
+from penstock.wire.records import CONTROL, HEADER_BYTES, MAGIC, magic_of, max_timestamp_of, read_header
 
 IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
 ABORTABLE_SINCE: Final = 11  # Its client knows that an error may be helped by aborting its transaction.
@@ -143,11 +144,12 @@ class TopicWrite:
                 )
             else:
                 problem = one or PenstockError(reason="no answer")
-                self._refuse(number, self._code(problem), words_of(problem), _record_errors(problem))
+                code = self._code(problem, self._sound[index][1])
+                self._refuse(number, code, words_of(problem), _record_errors(problem))
         self._produce.one_less()
 
-    def _code(self, problem: BaseException) -> int:
-        if isinstance(problem, InvalidValue):
+    def _code(self, problem: BaseException, batch: bytes) -> int:
+        if isinstance(problem, InvalidValue) or (isinstance(problem, InvalidBatch) and not _is_sound(batch)):
             return Code.INVALID_RECORD
         if self._produce.abortable and isinstance(problem, SequenceReused | TransactionNotOpen):
             return Code.TRANSACTION_ABORTABLE
@@ -178,6 +180,15 @@ def _record_errors(problem: BaseException) -> list[BatchIndexAndErrorMessage]:
         return []
     words = words_of(problem)
     return [BatchIndexAndErrorMessage(index, words) for index in problem.records]
+
+
+def _is_sound(batch: bytes) -> bool:
+    """Whether only its checksum can be wrong: clients send such a batch again, and no other."""
+    try:
+        header = read_header(batch)
+    except InvalidBatch:
+        return False
+    return header.size <= len(batch) and not header.attributes & CONTROL
 
 
 def produce(call: KafkaCall[ProduceRequest]) -> Later | ProduceResponse:
@@ -220,7 +231,7 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
     if records is None or len(records) < HEADER_BYTES:
         return Code.INVALID_RECORD
     if magic_of(records) != MAGIC:
-        return Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return Code.INVALID_RECORD
     return Code.INVALID_TIMESTAMP if max_timestamp_of(records) > now_ms + AHEAD_MS_MAX else Code.NONE
 
 

@@ -6,10 +6,11 @@ topics are shown to clients that may describe them, the producers of a partition
 topic.
 """
 
+from functools import partial
 from typing import Final
 
 from penstock.errors import InvalidValue, PenstockError
-from penstock.frontends.kafka.call import Api, KafkaCall
+from penstock.frontends.kafka.call import Api, KafkaCall, by_partition
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.groups.patterns import problem_of
 from penstock.groups.transactions import ActiveProducer, TransactionState
@@ -48,6 +49,8 @@ def describe_transactions(call: KafkaCall[DescribeTransactionsRequest]) -> Descr
 
 
 def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
+    if not name:
+        return DescribedTransaction(error_code=Code.INVALID_REQUEST)
     state = call.operations.transaction(name)
     if state is None:
         return DescribedTransaction(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
@@ -110,14 +113,9 @@ def _is_wanted(call: KafkaCall[ListTransactionsRequest], state: TransactionState
 
 def describe_producers(call: KafkaCall[DescribeProducersRequest]) -> DescribeProducersResponse:
     """Who writes to partitions under numbers."""
+    asked = ((topic.name, topic.partition_indexes) for topic in call.request.topics)
     return DescribeProducersResponse(
-        topics=[
-            DescribeProducersTopicResult(
-                name=topic.name,
-                partitions=[_producers(call, topic.name, number) for number in topic.partition_indexes],
-            )
-            for topic in call.request.topics
-        ]
+        topics=by_partition(asked, DescribeProducersTopicResult, partial(_producers, call))
     )
 
 

@@ -29,6 +29,7 @@ from penstock.errors import (
     PartitionNotFound,
     PenstockError,
     ProducerFenced,
+    TopicNotFound,
     TransactionNotOpen,
 )
 from penstock.frontends.kafka.call import Api, KafkaCall
@@ -75,6 +76,8 @@ OFFENDING: Final = {
 async def init_producer_id(call: KafkaCall[InitProducerIdRequest]) -> InitProducerIdResponse:
     """An id for a producer, so that what it repeats is written once; and the next epoch, if it has a name."""
     asked = call.request
+    if (asked.producer_id < 0) != (asked.producer_epoch < 0):
+        return _no_producer(Code.INVALID_REQUEST)
     try:
         work = call.operations.init_producer(
             asked.transactional_id, asked.transaction_timeout_ms, asked.producer_id, asked.producer_epoch
@@ -83,10 +86,14 @@ async def init_producer_id(call: KafkaCall[InitProducerIdRequest]) -> InitProduc
     except Forbidden:
         nameless = asked.transactional_id is None
         code = Code.CLUSTER_AUTHORIZATION_FAILED if nameless else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return InitProducerIdResponse(error_code=code)
+        return _no_producer(code)
     except PenstockError as error:
-        return InitProducerIdResponse(error_code=_code(call, error))
+        return _no_producer(_code(call, error))
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _no_producer(code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
 # What belongs to a transaction.
@@ -95,8 +102,27 @@ async def init_producer_id(call: KafkaCall[InitProducerIdRequest]) -> InitProduc
 async def add_partitions(call: KafkaCall[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     """The transaction writes to these partitions."""
     topics = call.request.v3_and_below_topics
+    unknown = {topic.name: _unknown(call, topic) for topic in topics}
+    if any(unknown.values()):  # Then none is added.
+        refused = [
+            _added(topic, dict.fromkeys(topic.partitions, Code.OPERATION_NOT_ATTEMPTED) | unknown[topic.name])
+            for topic in topics
+        ]
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=refused)
     answers = await asyncio.gather(*(_add_topic(call, topic) for topic in topics))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
+
+
+def _unknown(call: KafkaCall[Any], topic: AddPartitionsToTxnTopic) -> dict[int, int]:
+    """The partitions that do not exist."""
+    try:
+        count = call.operations.layout(topic.name).partitions
+    except TopicNotFound as error:
+        return dict.fromkeys(topic.partitions, code_of(error))
+    except PenstockError:
+        return {}  # Decided when they are added.
+    absent = (number for number in topic.partitions if not 0 <= number < count)
+    return dict.fromkeys(absent, int(Code.UNKNOWN_TOPIC_OR_PARTITION))
 
 
 async def _add_topic(

@@ -131,7 +131,7 @@ def describe_acls(call: KafkaCall[DescribeAclsRequest]) -> DescribeAclsResponse:
     )
 
 
-def create_acls(call: KafkaCall[CreateAclsRequest]) -> CreateAclsResponse:
+async def create_acls(call: KafkaCall[CreateAclsRequest]) -> CreateAclsResponse:
     """Store the ACLs that are valid, all in one change, and refuse the others one by one."""
     creations = call.request.creations
     if not call.shared.gateway.required:
@@ -145,7 +145,7 @@ def create_acls(call: KafkaCall[CreateAclsRequest]) -> CreateAclsResponse:
         except PenstockError as error:
             results.append(_refused(error))
     try:
-        call.operations.create_acls(valid)
+        await call.run(call.operations.create_acls(valid))
     except PenstockError as error:
         return CreateAclsResponse(results=[_refused(error)] * len(creations))
     return CreateAclsResponse(results=results)
@@ -179,7 +179,7 @@ def _acl(wanted: AclCreation) -> Acl:
     )
 
 
-def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
+async def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Delete what the filters find; what stands for a grant is refused."""
     filters = call.request.filters
     if not call.shared.gateway.required:
@@ -189,7 +189,7 @@ def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
         listed = _listed(call)
         results = [_found(wanted, listed) for wanted in filters]
         deleted = [each.acl for _, found in results for each in found if not each.granted]
-        call.operations.delete_acls(deleted)
+        await call.run(call.operations.delete_acls(deleted))
     except PenstockError as error:
         refusal = DeleteAclsFilterResult(_code(error), words_of(error))
         return DeleteAclsResponse(filter_results=[refusal] * len(filters))

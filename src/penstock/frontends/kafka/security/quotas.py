@@ -41,6 +41,8 @@ def describe_quotas(call: KafkaCall[DescribeClientQuotasRequest]) -> DescribeCli
         if len(set(types)) < len(types) or not set(types) <= TYPES:
             why = f"each of {', '.join(sorted(TYPES))} may be asked for, once"
             raise InvalidValue(name="entity type", value=types, why=why)
+        if any(component.match_type not in (EXACT, DEFAULT, ANY) for component in components):
+            raise InvalidValue(name="match type", value="other", why="it is 0, 1 or 2")
         users = call.operations.users()
     except PenstockError as error:
         code, words = _code(error), words_of(error)
@@ -67,17 +69,19 @@ def _is_wanted(user: UserInfo, components: list[QuotaComponent], strict: bool) -
     )
 
 
-def alter_quotas(call: KafkaCall[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(entries=[_altered(call, entry) for entry in call.request.entries])
+async def alter_quotas(call: KafkaCall[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(entries=[await _altered(call, entry) for entry in call.request.entries])
 
 
-def _altered(call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration) -> QuotaAlterationResult:
+async def _altered(
+    call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration
+) -> QuotaAlterationResult:
     answer = QuotaAlterationResult(error_message=None, entity=wanted.entity)
     try:
         user = _user(call, wanted)
         quota = _quota(user.quota, wanted)
         if not call.request.validate_only:
-            call.operations.alter_user(user.name, user.grants, quota)
+            await call.run(call.operations.alter_user(user.name, user.grants, quota))
     except PenstockError as error:
         answer.error_code, answer.error_message = _code(error), words_of(error)
     return answer

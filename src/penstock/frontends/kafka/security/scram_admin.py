@@ -62,7 +62,9 @@ def _described(name: str, known: dict[str, int] | None, count: int) -> DescribeU
     return DescribeUserScramCredentialsResult(name, error_message=None, credential_infos=infos)
 
 
-def alter_credentials(call: KafkaCall[AlterUserScramCredentialsRequest]) -> AlterUserScramCredentialsResponse:
+async def alter_credentials(
+    call: KafkaCall[AlterUserScramCredentialsRequest],
+) -> AlterUserScramCredentialsResponse:
     """Set passwords, and take them away; all of a user's changes, or none."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*call.request.deletions, *call.request.upsertions]
@@ -70,13 +72,13 @@ def alter_credentials(call: KafkaCall[AlterUserScramCredentialsRequest]) -> Alte
         by_user.setdefault(change.name, []).append(change)
     return AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(name, *_altered(call, of_user))
+            AlterUserScramCredentialsResult(name, *await _altered(call, of_user))
             for name, of_user in by_user.items()
         ]
     )
 
 
-def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: list[Change]) -> Refusal:
+async def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: list[Change]) -> Refusal:
     for change in changes:
         code, why = _check(change, [each.mechanism for each in changes])
         if code:
@@ -88,7 +90,7 @@ def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: list[Ch
             if isinstance(change, ScramCredentialDeletion) and mechanism not in known.get(change.name, ()):
                 return Code.RESOURCE_NOT_FOUND, f"there is no password of {change.name} for {mechanism}"
         for change in changes:
-            _apply(call, change)
+            await _apply(call, change)
     except InvalidName as error:
         return Code.UNACCEPTABLE_CREDENTIAL, words_of(error)
     except PenstockError as error:
@@ -113,13 +115,13 @@ def _check(change: Change, mechanisms: list[int]) -> Refusal:
     return Code.NONE, None
 
 
-def _apply(call: KafkaCall[AlterUserScramCredentialsRequest], change: Change) -> None:
+async def _apply(call: KafkaCall[AlterUserScramCredentialsRequest], change: Change) -> None:
     mechanism = MECHANISMS[change.mechanism]
     if isinstance(change, ScramCredentialDeletion):
-        call.operations.drop_scram(change.name, mechanism)
+        await call.run(call.operations.drop_scram(change.name, mechanism))
     else:
         scram = Scram.of_salted(mechanism, change.salt, change.iterations, change.salted_password)
-        call.operations.set_scram(change.name, mechanism, scram)
+        await call.run(call.operations.set_scram(change.name, mechanism, scram))
 
 
 APIS = (
