@@ -58,7 +58,7 @@ class VirtualServer:
 
     async def start(self) -> None:
         """Open the broker and listen, on the same port as before if there was one."""
-        self.broker = await AsyncTestBroker.open(self._directory, clock=self.clock)
+        self.broker = await self.open_broker()
         doors = AuthGateway(self.broker, authentication=self._authentication)
         if self._authentication:
             self.key = (await self.broker.create_key("admin", [Grant(role="admin")])).key
@@ -68,6 +68,9 @@ class VirtualServer:
         )
         self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def open_broker(self) -> AsyncTestBroker:
+        return await AsyncTestBroker.open(self._directory, clock=self.clock)
 
     async def stop(self) -> None:
         """Stop listening, cut every connection, close the broker."""

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -44,8 +44,10 @@ class Server:
         before: Callable[[], None] | None = None,
         data: Path | None = None,
         listeners: tuple[str, ...] = LISTENERS,
+        program: Sequence[str] = ("-m", "penstock"),
     ) -> None:
         self._listeners = listeners
+        self._program = program
         self.data = data or folder / "data"
         self.log_path = folder / "server.log"
         self.ports: dict[str, int] = {}  # By listener; known after the first start.
@@ -82,8 +84,7 @@ class Server:
             return subprocess.Popen(
                 [
                     sys.executable,
-                    "-m",
-                    "penstock",
+                    *self._program,
                     "serve",
                     "--data",
                     str(self.data),

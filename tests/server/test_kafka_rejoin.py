@@ -171,7 +171,8 @@ def is_lost(found: socket.socket) -> bool:
 def close_leftovers() -> None:
     """kafka-python leaves the sockets behind with which it tried while nobody was there."""
     for found in gc.get_objects():
-        if isinstance(found, socket.socket) and found.family == socket.AF_INET and is_lost(found):
+        # By its type: isinstance would follow a weak proxy whose object is gone.
+        if issubclass(type(found), socket.socket) and found.family == socket.AF_INET and is_lost(found):
             found.close()
 
 

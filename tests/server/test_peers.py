@@ -16,7 +16,7 @@ from benchmarks.peers.workloads import TINY, WORKLOADS
 
 NAMES = (
     "penstock", "penstock-async", "penstock-kafka", "penstock-share", "redis-everysec", "nats", "beanstalkd",
-    "bare-loop",
+    "bare-loop", "kafka", "kafka-share", "rabbitmq-classic", "valkey-always",
 )  # fmt: skip
 DELAYING = ("penstock", "penstock-async", "penstock-kafka", "beanstalkd")
 WAIT_S = 20.0

@@ -30,7 +30,7 @@ logger = logging.getLogger("penstock")
 
 
 class LineTooLong(Exception):  # noqa: N818 - it reads better, and never leaves the front ends.
-    """There is no end of line within the limit; each front end says so in its own words."""
+    """A line exceeds the limit; each front end has its own error text."""
 
 
 class NotLines(Exception):  # noqa: N818 - the same.
@@ -52,7 +52,7 @@ class LineConnection(asyncio.Protocol):
         self._looked = 0  # Bytes of the buffer that are known to have no end of line.
         self._begun = False  # Something has arrived, and it may be lines.
         self._ended = False  # No more input: the client has closed its side, or the server drains.
-        self._reading = True  # False while the transport is told to wait.
+        self._reading = True  # False while the transport is paused.
         self._leaving = False  # All is said; the rest of the input is read and dropped.
         self._input = asyncio.Event()  # Something arrived, or nothing will.
         self._writable = asyncio.Event()  # The client reads as quickly as it is sent to; or it has gone.
@@ -198,7 +198,7 @@ class LineConnection(asyncio.Protocol):
 
 
 class LineListener:
-    """A front end that speaks in lines; what is said is in the subclass."""
+    """A line-based front end; the subclass defines the protocol."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -214,7 +214,7 @@ class LineListener:
         raise NotImplementedError
 
     def refusal(self, error: PenstockError) -> bytes:
-        """What a connection is told that cannot be served at all."""
+        """The response to a connection that cannot be served at all."""
         raise NotImplementedError
 
     def begin(self, connection: LineConnection) -> None:

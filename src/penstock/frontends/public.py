@@ -1,4 +1,4 @@
-"""What clients are told of an error: nothing of where on its machine the server keeps its files."""
+"""Removes file paths of the server from errors before they are sent to clients."""
 
 import re
 from typing import Final

@@ -2,7 +2,7 @@
 
     bind every address        nothing is touched if one of them is taken, or the certificate cannot be used
     open the broker           takes the lock of the directory, recovers what is in it
-    first key                 if keys are asked for and there is no admin: one for an admin, told once
+    first key                 if keys are required and there is no admin: an admin key, shown once
     accept                    on all listeners at once
       ...                     until SIGTERM or SIGINT
     let others end            what was started beside the server, while there is a broker for it
@@ -28,32 +28,27 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any, Final, Self
+from importlib import import_module
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
-from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.broker.frontend import EmbeddedAsyncBroker, open_growing
 from penstock.config.broker import BrokerConfig
 from penstock.config.server import (
     AUTO,
     LOCALHOST,
     MEMORY,
-    LimitSettings,
     ServerConfig,
     address,
     is_loopback,
     shown,
 )
 from penstock.errors import AddressUnusable
-from penstock.frontends.kafka.server import KafkaListener
-from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections, Listener
-from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.accepting import TlsAcceptor
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.tls import server_context
-from penstock.frontends.status.server import StatusListener
-from penstock.frontends.text.server import TextListener
 from penstock.frontends.watchdog import Watchdog
 from penstock.log.open_files import open_files_max
 from penstock.memory import keep_memory, pass_over
@@ -73,6 +68,21 @@ logger = logging.getLogger("penstock")
 Addresses = Mapping[str, tuple[str, int]]  # By listener: host and port.
 
 
+class Membership(Protocol):
+    """What makes a server a node of a cluster (``penstock.cluster``)."""
+
+    on_end: Callable[[], None]  # Called when it is not a member any more: the server must stop.
+
+    async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
+        """Join, and return the broker."""
+
+    async def leave(self) -> None:
+        """Hand over what this node owns."""
+
+    async def close(self) -> None:
+        """Let go of everything else, after the broker is closed."""
+
+
 class Server:
     """A broker that other processes reach; use it with ``async with``."""
 
@@ -82,7 +92,9 @@ class Server:
         broker: EmbeddedAsyncBroker,
         sockets: dict[str, socket.socket],
         tls: ssl.SSLContext | None = None,
+        membership: Membership | None = None,
     ) -> None:
+        self.membership = membership
         self.config = config
         self.broker = broker
         self.gateway = AuthGateway(broker, authentication=config.security.authentication)
@@ -100,7 +112,9 @@ class Server:
         broker.operations.tasks = lambda: len(asyncio.all_tasks())
 
     @classmethod
-    async def open(cls, config: ServerConfig, *, own_process: bool = False) -> Self:
+    async def open(
+        cls, config: ServerConfig, *, own_process: bool = False, membership: Membership | None = None
+    ) -> Self:
         """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind.
 
         ``own_process``: nothing else runs in it, so the garbage collector is the server's to control.
@@ -110,9 +124,9 @@ class Server:
         with ExitStack() as undo:
             sockets = {}
             for name in config.listen.__struct_fields__:
-                place = address(name, getattr(config.listen, name))
-                if place is not None:
-                    sockets[name] = undo.enter_context(bound(name, *place))
+                endpoint = address(name, getattr(config.listen, name))
+                if endpoint is not None:
+                    sockets[name] = undo.enter_context(bound(name, *endpoint))
             data = None if config.server.data == MEMORY else config.server.data
             lake = "" if config.lake.path == AUTO else config.lake.path
             settings = msgspec.structs.replace(
@@ -123,8 +137,12 @@ class Server:
                 group=config.group,
                 auto_create_topics=config.topic.auto_create,
             )
-            broker = await open_broker(data, settings, own_process=own_process)
-            server = cls(config, broker, sockets, tls)
+            if membership is not None:
+                addresses = {name: made.getsockname()[:2] for name, made in sockets.items()}
+                broker = await membership.open(settings, addresses)
+            else:
+                broker = await open_broker(data, settings, own_process=own_process)
+            server = cls(config, broker, sockets, tls, membership)
             try:
                 await server._make_first_key()
                 await server._accept()
@@ -139,24 +157,33 @@ class Server:
         return server
 
     def _listener(self, name: str) -> Listener:
-        broker, limits, connections, gateway = self.broker, self.config.limits, self.connections, self.gateway
-        makers: dict[str, Callable[[], Listener]] = {
-            "native": lambda: NativeListener(
-                broker, limits, connections, gateway, KQueueProtocol(broker, gateway)
-            ),
-            "text": lambda: TextListener(broker, limits, connections, gateway),
-            "status": lambda: StatusListener(
-                broker, limits, connections, gateway, self.config.http, listening(self.config, "status")
-            ),
-            "http": lambda: http_listener(broker, limits, connections, gateway, self.config),
-            "kafka": lambda: KafkaListener(
-                broker, limits, connections, gateway, self.config.kafka, defaults=self.config.topic
-            ),
-        }
-        return makers[name]()
+        """A protocol's modules are imported where it is on: docs/benchmarks/memory.md has what each costs."""
+        shared = (self.broker, self.config.limits, self.connections, self.gateway)
+        match name:
+            case "native":
+                from penstock.frontends.kqueue.server import KQueueProtocol
+                from penstock.frontends.native.server import NativeListener
+
+                return NativeListener(*shared, KQueueProtocol(self.broker, self.gateway))
+            case "text":
+                from penstock.frontends.text.server import TextListener
+
+                return TextListener(*shared)
+            case "status":
+                from penstock.frontends.status.server import StatusListener
+
+                return StatusListener(*shared, self.config.http, listening(self.config, "status"))
+            case "http":
+                from penstock.frontends.http.server import HttpListener
+
+                return HttpListener(*shared, self.config.http, listening(self.config, "http"))
+            case _:
+                from penstock.frontends.kafka.server import KafkaListener
+
+                return KafkaListener(*shared, self.config.kafka, defaults=self.config.topic)
 
     async def _make_first_key(self) -> None:
-        """Without it nobody could come in, and so nobody could make one."""
+        """Without it no one could log in to create one."""
         if self.gateway.required and not self.broker.operations.access.has_admin:
             self.first_key = await self.broker.create_key(FIRST_KEY, [Grant(role="admin")])
 
@@ -174,7 +201,7 @@ class Server:
                 raise unusable(name, self.addresses[name], error) from None
 
     def _watch_storage(self) -> None:
-        """Notice a data directory that is removed, and a disk that has room again, though nobody writes."""
+        """Notice a removed data directory, and a disk that has space again, even without writes."""
         self.broker.check_storage()
         self._watching = asyncio.get_running_loop().call_later(STORAGE_CHECK_S, self._watch_storage)
 
@@ -189,7 +216,11 @@ class Server:
         await self._drain(deadline)
         self._watchdog.stop()
         self.gateway.close()
+        if self.membership is not None:
+            await self.membership.leave()
         await self.broker.close(timeout=max(deadline - loop.time(), 0))
+        if self.membership is not None:
+            await self.membership.close()
 
     async def _drain(self, deadline: float) -> None:
         """Every listener answers what it has read, and closes; what is left at the deadline is cut."""
@@ -215,8 +246,9 @@ def run(
     config: ServerConfig,
     ready: Callable[[Addresses, str | None], None],
     stopping: Callable[[], None] = lambda: None,
+    membership: Callable[[], Membership] | None = None,
 ) -> None:
-    """Serve until a signal.
+    """Serve until a signal, or until a node is not a member of its cluster any more.
 
     ``ready`` is called with the addresses, and the first key if this start has made one, as soon as
     connections are accepted; ``stopping`` in a thread when the end has come, and the broker serves until it
@@ -239,7 +271,7 @@ def run(
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
         before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            runner.run(_serve(config, ready, stopping, stop))
+            runner.run(_serve(config, ready, stopping, stop, membership))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -250,8 +282,12 @@ async def _serve(
     ready: Callable[[Addresses, str | None], None],
     stopping: Callable[[], None],
     stop: asyncio.Event,
+    membership: Callable[[], Membership] | None,
 ) -> None:
-    async with await Server.open(config, own_process=True) as server:
+    member = None if membership is None else membership()
+    if member is not None:
+        member.on_end = stop.set
+    async with await Server.open(config, own_process=True, membership=member) as server:
         first_key, server.first_key = server.first_key, None
         ready(server.addresses, None if first_key is None else first_key.key)
         await stop.wait()
@@ -261,9 +297,10 @@ async def _serve(
 
 
 def pass_over_modules(config: ServerConfig) -> None:
-    """Have the garbage collector leave out what is loaded by now, which stays until the end."""
-    if address("http", config.listen.http) is not None:
-        import penstock.frontends.http.server  # noqa: F401 - loaded only where it is on, and then here.
+    """Import the protocols that are on, and have the garbage collector leave out what stays until the end."""
+    for name in config.listen.__struct_fields__:
+        if address(name, getattr(config.listen, name)) is not None:
+            import_module(f"penstock.frontends.{name}.server")
     pass_over()
 
 
@@ -273,29 +310,15 @@ async def open_broker(data: str | None, settings: BrokerConfig, *, own_process: 
         return await EmbeddedAsyncBroker.open(data, config=settings)
     gc.disable()  # It would look through all partitions again and again while they are opened.
     try:
-        broker = await EmbeddedAsyncBroker.open(data, config=settings)
+        broker = await open_growing(data, settings, pass_over)
     finally:
         gc.enable()
-    broker.operations.on_grown(pass_over)
     pass_over()
     return broker
 
 
-def http_listener(
-    broker: EmbeddedAsyncBroker,
-    limits: LimitSettings,
-    connections: Connections,
-    gateway: AuthGateway,
-    config: ServerConfig,
-) -> Listener:
-    """The HTTP API, whose framework is imported only where it is on."""
-    from penstock.frontends.http.server import HttpListener
-
-    return HttpListener(broker, limits, connections, gateway, config.http, listening(config, "http"))
-
-
 def listening(config: ServerConfig, name: str) -> str:
-    """The host that a listener was told to listen on, which is a name of this server."""
+    """The configured host of a listener, which is a name of this server."""
     host, _ = address(name, getattr(config.listen, name)) or (LOCALHOST, 0)
     return host
 
@@ -312,7 +335,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def bound(name: str, host: str, port: int) -> socket.socket:
     """A socket that has its address and does not listen yet."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, endpoint = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         made = socket.socket(family, kind, protocol)
@@ -325,17 +348,17 @@ def bound(name: str, host: str, port: int) -> socket.socket:
         for option, value in KEEPALIVE:
             if hasattr(socket, option):
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        made.bind(place)
+        made.bind(endpoint)
     except OSError as error:
         made.close()
         raise unusable(name, (host, port), error) from None
     return made
 
 
-def unusable(name: str, place: tuple[Any, ...], error: OSError) -> AddressUnusable:
+def unusable(name: str, endpoint: tuple[Any, ...], error: OSError) -> AddressUnusable:
     """Why a listener cannot listen, with the setting to change."""
     return AddressUnusable(
-        listener=name, address=shown(place[0], place[1]), why=(error.strerror or str(error)).lower()
+        listener=name, address=shown(endpoint[0], endpoint[1]), why=(error.strerror or str(error)).lower()
     )
 
 

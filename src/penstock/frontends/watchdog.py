@@ -2,9 +2,10 @@
 
     work begins ── BEAT_S ──> beat ── BEAT_S ──────── late ────> beat ── idle ──> asleep until work begins
 
-Two things make a beat late: the machine does something else, which is counted (``broker/health/loop_lag.py``)
-and no fault of the server, or the loop did one thing for too long.  The second is told by the processor time
-of the loop's thread: work of more than ``BUSY_MS`` without a break is a fault, and is logged once in a while.
+A beat is late for one of two reasons.  Either the machine does something else: that is counted
+(``broker/health/loop_lag.py``), and is not a fault of the server.  Or the loop did one thing for too long,
+which the processor time of its thread shows: work of more than ``BUSY_MS`` without a break is a fault, and is
+logged, at most once per ``LOGGED_EVERY_MS``.
 
 It costs a call in ``BEAT_S`` while there is work, and nothing for a request.  A server that has nothing to do
 is not woken.

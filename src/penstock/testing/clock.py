@@ -8,7 +8,7 @@ START_MS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 class ManualClock:
-    """Virtual time, from the beginning of 2026 on unless told otherwise."""
+    """Virtual time, from the beginning of 2026 by default."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._steady_ms = start_ms

@@ -10,7 +10,7 @@ import threading
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import Alarm, LoopDriver, LoopOperation
 from penstock.broker.drivers.threads import ThreadDriver
-from penstock.broker.steps import Durable, Waiter
+from penstock.broker.steps import Durable, Waiter, exhaust
 from penstock.errors import PenstockError
 from penstock.testing.clock import ManualClock
 
@@ -26,7 +26,7 @@ class VirtualDriver(ThreadDriver):
 
     def open(self) -> None:
         """Recover the broker; the test moves the clock."""
-        self._core.open()
+        exhaust(self._core.open())
         self._state.commit.listeners.append(self._after_sync)
         self._run_jobs()
 
@@ -78,7 +78,7 @@ class VirtualLoopDriver(LoopDriver):
     async def open(self) -> None:
         """Recover the broker; the test moves the clock."""
         self._loop = asyncio.get_running_loop()
-        self._core.open()
+        exhaust(self._core.open())
         self._state.commit.listeners.append(self._state.hear)
         await self._run_jobs()
 
@@ -98,7 +98,7 @@ class VirtualLoopDriver(LoopDriver):
         return sleeper
 
     async def advance(self, duration_ms: int) -> None:
-        """Move the clock forward, stopping wherever something is due or somebody has waited long enough."""
+        """Advance the clock, stopping whenever something is due or a wait times out."""
         until_ms = self._clock.steady_ms() + duration_ms
         await self._let_others_run()
         while True:
@@ -119,6 +119,6 @@ class VirtualLoopDriver(LoopDriver):
         await self._let_others_run()
 
     async def _let_others_run(self) -> None:
-        """Who was just made or woken comes to its next wait before time goes on."""
+        """Let new and woken operations reach their next wait before time advances."""
         for _ in range(TURNS):
             await asyncio.sleep(0)

@@ -75,6 +75,14 @@ class FaultyFiles:
     def intact(self, intact: bool) -> None:
         self.inner.intact = intact
 
+    @property
+    def cache(self) -> bool:
+        return self.inner.cache
+
+    @cache.setter
+    def cache(self, cache: bool) -> None:
+        self.inner.cache = cache
+
     def heal(self) -> None:
         """From now on everything works (not after a crash)."""
         self._at = 0
@@ -293,6 +301,7 @@ class CrashDisk:
 
     def __init__(self) -> None:
         self.intact = True  # Until the power is cut.
+        self.cache = False
         self.life = 0  # Rises with every crash; older files are dead.
         self.locks: set[str] = set()
         self._names: dict[str, _Node] = {}

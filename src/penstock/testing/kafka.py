@@ -1,4 +1,4 @@
-"""A broker in virtual time behind a Kafka port, for tests of code that speaks to Kafka.
+"""A broker in virtual time behind a Kafka port, for tests of code that uses Kafka.
 
     with KafkaServer() as kafka:                                # in pytest: the fixture `penstock_kafka`
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address})

@@ -66,7 +66,7 @@ def test_one_group_that_is_behind_on_several_topics_is_one_alert() -> None:
     ]
     assert (found[0].text, found[0].pipeline) == ("about b", None)
     assert (found[2].text, found[2].since_ms, found[2].pipeline) == (
-        "1,500 messages wait, the oldest for 2 min",
+        "1,500 messages are waiting, the oldest for 2 min",
         2000,
         "archive",
     )

@@ -20,6 +20,7 @@ from penstock.errors import (
 )
 from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.frontends.native.commands import TABLE
+from penstock.frontends.native.server import NativeListener
 from penstock.model.access import Grant, Quota
 from penstock.wire import native
 from penstock.wire.frames import plain_frame
@@ -110,6 +111,20 @@ async def test_a_client_that_publishes_too_much_is_slowed_and_not_refused() -> N
 
             assert not done
             assert (await waiting).offset is not None
+
+
+async def test_publishes_that_a_quota_refuses_do_not_count_as_unanswered() -> None:
+    async with secured() as place:
+        key = await place.key("producer", quota=Quota(messages_per_second=10))
+        async with aio.connect(place.url, key=key) as broker:
+            await broker.publish_batch("orders", [b"x"] * 20)
+            waiting = asyncio.get_running_loop().create_task(broker.publish("orders", b"too much"))
+            await asyncio.wait([waiting], timeout=0.2)  # It is refused, and tried again later.
+            place.clock.move_to(place.clock.steady_ms() + 2000)
+            await waiting
+
+        assert isinstance(place.listener, NativeListener)
+        assert place.listener.shared.publish_bytes == 0
 
 
 async def test_one_connection_too_many_is_refused() -> None:

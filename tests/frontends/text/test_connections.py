@@ -12,7 +12,7 @@ from penstock.frontends import lines
 from penstock.frontends.listener import Connections
 from penstock.frontends.text import commands
 from penstock.frontends.text.server import TextListener
-from penstock.log.files import SystemFile
+from penstock.log import files
 
 LONG = b"PRODUCE orders 0 " + b"x" * 10_000
 
@@ -203,17 +203,17 @@ async def test_publishes_that_arrive_together_wait_for_the_disk_together(
 ) -> None:
     """Sixty-four at a time: a wait for each of them would make a file of lines take minutes."""
     rounds = 0
-    sync = SystemFile.sync
+    sync = files._sync_data
 
-    def counted(file: SystemFile) -> None:
+    def counted(descriptor: int) -> None:
         nonlocal rounds
         rounds += 1
-        sync(file)
+        sync(descriptor)
 
     connections = Connections(10)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=1)
-        monkeypatch.setattr(SystemFile, "sync", counted)
+        monkeypatch.setattr(files, "_sync_data", counted)
         listener = TextListener(broker, LimitSettings(), connections)
         server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

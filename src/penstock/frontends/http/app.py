@@ -92,7 +92,7 @@ class Resource:
             await _send_problem(send, error)
         except Gone:
             return
-        except Exception:  # The server goes on, and the client is told as much as it may know.
+        except Exception:  # The server continues, and the client gets what it may know.
             logger.exception("%s %s failed", scope["method"], scope["path"])
             await _send_problem(send, PenstockError(reason="the server has a fault; its log says more"))
         else:

@@ -10,7 +10,7 @@ from penstock.errors import MediaTypeUnsupported, RequestTooLarge
 from penstock.frontends.http.call import HttpCall
 
 
-class Gone(Exception):  # noqa: N818 - no error: the client has left, and nobody is to be told.
+class Gone(Exception):  # noqa: N818 - not an error: the client has disconnected.
     """The client closed the connection in the middle of its request."""
 
 

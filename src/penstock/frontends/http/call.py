@@ -84,7 +84,7 @@ class HttpCall:
 
     @property
     def secure(self) -> bool:
-        """Whether nobody can read it on the way."""
+        """Whether the connection is encrypted."""
         return self.scope.get("scheme") == "https"
 
     @property

@@ -20,7 +20,7 @@ from penstock.operations.codec import whole_characters
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:penstock:error:"
 DETAIL_LENGTH_MAX: Final = 1000
-RETRY_S: Final = 1  # Where nobody knows better.
+RETRY_S: Final = 1  # If there is no better estimate.
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -89,9 +89,15 @@ STATUSES: Final = {
     "QUEUE_FULL": HTTPStatus.TOO_MANY_REQUESTS,
     "DISK_FULL": HTTPStatus.INSUFFICIENT_STORAGE,
     "METADATA_STALE": HTTPStatus.CONFLICT,
+    "NOT_OWNER": HTTPStatus.SERVICE_UNAVAILABLE,
     "STORE_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "STORE_REFUSED": HTTPStatus.INTERNAL_SERVER_ERROR,
     "STORE_UNSAFE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "NOT_IN_CLUSTER": HTTPStatus.NOT_IMPLEMENTED,
+    "CLUSTER_MISMATCH": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CLUSTER_TOO_NEW": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "NODE_IN_USE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CLOCK_DIFFERENCE": HTTPStatus.INTERNAL_SERVER_ERROR,
     "OVERLOADED": HTTPStatus.SERVICE_UNAVAILABLE,
     "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
     "SHUTTING_DOWN": HTTPStatus.SERVICE_UNAVAILABLE,

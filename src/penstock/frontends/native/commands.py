@@ -8,7 +8,7 @@ delivery here: leases, groups, durability are the broker's.
 with docs/protocols/native.md by a test.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -18,22 +18,21 @@ from penstock.config.broker import GroupOptions, TopicSettings
 from penstock.errors import (
     Closed,
     FrameTooLarge,
-    MetadataStale,
     OperationUnknown,
     PenstockError,
     ProtocolViolation,
     VersionUnsupported,
 )
 from penstock.frontends.native.consumers import WireConsumer
-from penstock.frontends.native.session import Commands, NativeSession
+from penstock.frontends.native.publishing import publish
+from penstock.frontends.native.session import Command, Commands, NativeSession
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.model.failure import Failure
-from penstock.model.message import Receipt
+from penstock.operations.call import Call
 from penstock.operations.calls import CALLS
 from penstock.operations.codec import encode_answer, message_of, wire_receipt
 from penstock.version import __version__
 from penstock.wire import native
-from penstock.wire.native import PublishOutcome
 from penstock.wire.native_bodies import (
     AckAndPublish,
     ExtendBody,
@@ -48,13 +47,9 @@ from penstock.wire.native_bodies import (
     WireMessage,
     decode_body,
     decode_call,
-    encode_error,
     error_frame,
     ok_frame,
 )
-
-FSYNC: Final = native.DURABILITIES.index("fsync")
-OS: Final = native.DURABILITIES.index("os")
 
 
 def _done(correlation: int, _: Any) -> bytes:
@@ -114,7 +109,15 @@ def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
     def described(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
         version, settings = found
         session.shared.remember(topic, version, native.DURABILITIES.index(settings.durability))
-        return ok_frame(correlation, Metadata(version=version, settings=settings))
+        nodes = session.shared.gateway.owners.nodes()
+        owner_of = session.shared.gateway.owners.owner_of
+        body = Metadata(
+            version=version,
+            settings=settings,
+            owners=[owner_of(topic, number) for number in range(settings.partitions)] if nodes else [],
+            nodes={node: (each.host, each.native) for node, each in nodes.items() if each.native},
+        )
+        return ok_frame(correlation, body)
 
     session.start(session.operations.metadata(topic), correlation, described)
 
@@ -122,70 +125,6 @@ def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
 def new_producer(session: NativeSession, correlation: int, _: bytes) -> None:
     """An id for a producer."""
     session.connection.answer(native.encode_producer(correlation, session.operations.new_producer_id()))
-
-
-class _Published:
-    """The answer to a publish, when the broker has it."""
-
-    __slots__ = ("acks", "correlation", "durability", "session", "size")
-
-    def __init__(
-        self, session: NativeSession, correlation: int, acks: int, durability: int, size: int
-    ) -> None:
-        self.session = session
-        self.correlation = correlation
-        self.acks = acks
-        self.durability = durability
-        self.size = size
-
-    def __call__(self, answers: list[Receipt | PenstockError] | None, error: BaseException | None) -> None:
-        session = self.session
-        session.shared.publish_bytes -= self.size
-        if error is not None or answers is None:
-            session.refuse(self.correlation, error or PenstockError(reason="no answer"))
-            return
-        if len(answers) == 1:
-            one = answers[0]
-            if isinstance(one, Receipt) and one.offset is not None:
-                session.connection.answer(self._answer(one, one.offset))
-                return
-        elif self.acks == native.ACKS_NONE and not any(isinstance(each, PenstockError) for each in answers):
-            session.connection.answer(b"")
-            return
-        outcomes = [_outcome(each) for each in answers]
-        session.connection.answer(native.encode_published(self.correlation, outcomes, self.durability))
-
-    def _answer(self, one: Receipt, offset: int) -> bytes:
-        if self.acks == native.ACKS_NONE:
-            return b""
-        state = native.DUPLICATE if one.duplicate else native.WRITTEN
-        return native.encode_published_one(
-            self.correlation, one.partition, offset, one.timestamp, state, self.durability
-        )
-
-
-def _outcome(answer: Receipt | PenstockError) -> PublishOutcome:
-    if isinstance(answer, PenstockError):
-        return PublishOutcome(0, 0, 0, native.REFUSED, encode_error(answer))
-    assert answer.offset is not None, "a batch is never scheduled"
-    state = native.DUPLICATE if answer.duplicate else native.WRITTEN
-    return PublishOutcome(answer.partition, answer.offset, answer.timestamp, state)
-
-
-def publish(session: NativeSession, correlation: int, body: bytes) -> None:
-    request = native.decode_publish(body)
-    wait = request.acks == native.ACKS_DURABLE
-    version, durability = session.shared.durabilities.get(request.topic, (-1, 0))
-    if version != request.version:  # This server has not told anybody of that version.
-        raise MetadataStale(topic=request.topic, version=request.version)
-    if durability == FSYNC and not wait:
-        durability = OS
-    size = len(body)
-    session.shared.take_publish(size)
-    session.broker.start(
-        session.operations.append_batches(request.topic, version, request.batches, wait),
-        _Published(session, correlation, request.acks, durability, size),
-    )
 
 
 def publish_messages(session: NativeSession, correlation: int, body: bytes) -> None:
@@ -251,9 +190,8 @@ def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None
         )
         return
     options = cast("GroupOptions", request.options)
-    work = session.operations.batch_consumer(
-        request.topic, request.group, request.consumer_id, request.max_in_flight, options
-    )
+    open_one = session.operations.own_consumer if request.here else session.operations.batch_consumer
+    work = open_one(request.topic, request.group, request.consumer_id, request.max_in_flight, options)
     session.start(work, correlation, made)
 
 
@@ -352,22 +290,26 @@ def fetch(session: NativeSession, correlation: int, body: bytes) -> None:
 # By name.
 
 
-def call(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Everything that is not in a hurry."""
-    name, raw = decode_call(body)
-    described = CALLS.get(name)
-    if described is None:
-        raise OperationUnknown(operation=name[:100])
-    arguments: Any = decode_body(bytes(raw), described.arguments, 0)
-    values = [
-        message_of(value) if isinstance(value, WireMessage) else value
-        for value in msgspec.structs.astuple(arguments)
-    ]
-    result = getattr(session.operations, name)(*values)
-    if isinstance(result, Generator):
-        session.start(result, correlation, _answer)
-    else:  # It did not wait.
-        session.connection.answer(_answer(correlation, result))
+def by_name(calls: Mapping[str, Call]) -> Command:
+    """Everything that is not in a hurry: the operation of this table that the request names."""
+
+    def call(session: NativeSession, correlation: int, body: bytes) -> None:
+        name, raw = decode_call(body)
+        described = calls.get(name)
+        if described is None:
+            raise OperationUnknown(operation=name[:100])
+        arguments: Any = decode_body(bytes(raw), described.arguments, 0)
+        values = [
+            message_of(value) if isinstance(value, WireMessage) else value
+            for value in msgspec.structs.astuple(arguments)
+        ]
+        result = getattr(session.operations, name)(*values)
+        if isinstance(result, Generator):
+            session.start(result, correlation, _answer)
+        else:  # It did not wait.
+            session.connection.answer(_answer(correlation, result))
+
+    return call
 
 
 def _answer(correlation: int, result: Any) -> bytes:
@@ -396,5 +338,5 @@ TABLE: Final[Commands] = {
     native.HEARTBEAT: heartbeat,
     native.ACK_AND_PUBLISH: ack_and_publish,
     native.FETCH: fetch,
-    native.CALL: call,
+    native.CALL: by_name(CALLS),
 }

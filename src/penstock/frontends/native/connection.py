@@ -88,6 +88,7 @@ class NativeConnection(ServerConnection):
         self._host = host
         self._dispatcher: Dispatcher | None = None
         self._proceed_coming = False
+        self._taking = False  # Requests are being begun: answers are sent together, behind what is pushed.
 
     # Called by the transport.
 
@@ -120,10 +121,17 @@ class NativeConnection(ServerConnection):
     # Called by the dispatcher.
 
     def answer(self, data: bytes) -> None:
-        """Send the answer to one request; an empty one for a request that wants none."""
+        """Send the answer to one request; an empty one for a request that wants none.
+
+        The last answer that the client waits for is sent at once, with those before it: another turn of the
+        event loop would cost it a system call, and nothing would be joined by waiting.
+        """
         self.in_flight -= 1
         if data:
-            self.send(data)
+            if self.in_flight or self._taking:
+                self.send(data)
+            else:
+                self.send_now(data)
         if (self._frames or not self._reading) and not self._proceed_coming:
             self._proceed_coming = True
             self._loop.call_soon(self.proceed)
@@ -143,23 +151,27 @@ class NativeConnection(ServerConnection):
         assert self._dispatcher is not None
         handle = self._dispatcher.handle
         limit = self._host.requests_max
+        self._taking = True
         for index, (opcode, body) in enumerate(frames):
             if self._ending:
-                return
+                break
             if not self.writable or self.in_flight >= limit:
                 self._frames.extend(frames[index:])
                 self._set_reading()
-                return
+                break
             self.in_flight += 1
             handle(opcode, body)
+        self._taking = False
 
     def proceed(self) -> None:
         self._proceed_coming = False
+        self._taking = True
         while self._frames and self.writable and self.in_flight < self._host.requests_max:
             assert self._dispatcher is not None
             opcode, body = self._frames.popleft()
             self.in_flight += 1
             self._dispatcher.handle(opcode, body)
+        self._taking = False
         self._set_reading()
         if self._draining:
             self._end_if_drained()

@@ -44,6 +44,7 @@ class NativeShared:
         requests_max: int,
         resume_ms: int,
         receive_messages_max: int,
+        consumers_max: int | None = None,
     ) -> None:
         self.broker = broker
         self.gateway = gateway
@@ -51,6 +52,7 @@ class NativeShared:
         self.publish_bytes_max = publish_bytes_max
         self.requests_max = requests_max
         self.receive_messages_max = receive_messages_max
+        self.consumers_max = CONSUMERS_MAX if consumers_max is None else consumers_max  # Of one connection.
         self.durabilities: dict[
             str, tuple[int, int]
         ] = {}  # By topic: the version told last, and what it says.
@@ -80,6 +82,7 @@ class NativeSession:
         self.operations: BrokerOperations  # Of the authenticated client; set by the login.
         self.version = 0  # Of the protocol; 0 before the hello is answered.
         self.greeted = False  # There was a hello.
+        self.challenge = b""  # For a node of the same cluster, which has to prove itself.
         self._admitted: AuthenticatedConnection | None = None
         self._commands = commands
         self._consumers: dict[int, WireConsumer] = {}
@@ -186,8 +189,8 @@ class NativeSession:
 
     def check_room(self) -> None:
         """Refuse one consumer more than there may be."""
-        if len(self._consumers) >= CONSUMERS_MAX:
-            raise Overloaded(what="consumers on one connection", limit=CONSUMERS_MAX)
+        if len(self._consumers) >= self.shared.consumers_max:
+            raise Overloaded(what="consumers on one connection", limit=self.shared.consumers_max)
         if len(self.shared.resumable) >= CONSUMERS_IN_ALL_MAX:
             raise Overloaded(what="consumers", limit=CONSUMERS_IN_ALL_MAX)
 

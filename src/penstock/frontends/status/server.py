@@ -73,7 +73,7 @@ class StatusListener(LineListener):
         return LineConnection(self, self._limits.status_head_bytes_max, self._limits.write_buffer_bytes_max)
 
     def refusal(self, error: PenstockError) -> bytes:
-        """What a connection is told that cannot be served at all."""
+        """The response to a connection that cannot be served at all."""
         return response(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)})
 
     async def talk(self, connection: LineConnection) -> None:
@@ -85,7 +85,7 @@ class StatusListener(LineListener):
             self._origins.check(headers, looks=True)
             shown = Credentials.of_header(headers.get(b"authorization", b"").decode("latin-1"))
             identity = await self._gateway.login(shown, connection.address)
-            answer = response(HTTPStatus.OK, self._metrics(identity))
+            answer = response(HTTPStatus.OK, await self._metrics(identity))
         except TimeoutError:
             answer = response(HTTPStatus.REQUEST_TIMEOUT, {"error": "the request took too long to arrive"})
         except LineTooLong:
@@ -120,8 +120,8 @@ class StatusListener(LineListener):
         check_request(first)
         return headers
 
-    def _metrics(self, identity: Identity) -> dict[str, Any]:
-        waiting = self._gateway.operations(identity).waiting()
+    async def _metrics(self, identity: Identity) -> dict[str, Any]:
+        waiting = await self._broker.run(self._gateway.operations(identity).waiting())
         return {
             "queues": {f"{topic}-{partition}": count for (topic, partition), count in waiting.items()},
             "active_connections": self._connections.count,

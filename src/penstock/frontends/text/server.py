@@ -53,7 +53,7 @@ class TextListener(LineListener):
         return LineConnection(self, self._limits.text_line_bytes_max, self._limits.write_buffer_bytes_max)
 
     def refusal(self, error: PenstockError) -> bytes:
-        """What a connection is told that cannot be served at all."""
+        """The response to a connection that cannot be served at all."""
         return f"ERR {errors.words(error)}\n".encode()
 
     async def talk(self, connection: LineConnection) -> None:

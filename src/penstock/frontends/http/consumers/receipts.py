@@ -37,7 +37,7 @@ LENGTH: Final = _SIZE // 3 * 4  # In characters.
 _SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _PLAIN: Final = bytes.maketrans(b"-_+/=", b"+/!!!")
 
-Place = tuple[int, int, int, int]  # Consumer, partition, lease, offset.
+LeasedOffset = tuple[int, int, int, int]  # Consumer, partition, lease, offset.
 
 
 class ReceiptedLeases:
@@ -45,14 +45,14 @@ class ReceiptedLeases:
 
     __slots__ = ("consumer", "end", "lease", "partition", "receipts", "start")
 
-    def __init__(self, place: Place, receipt: str) -> None:
-        self.consumer, self.partition, self.lease, self.start = place
+    def __init__(self, leased: LeasedOffset, receipt: str) -> None:
+        self.consumer, self.partition, self.lease, self.start = leased
         self.end = self.start + 1
         self.receipts = [receipt]
 
-    def add(self, place: Place, receipt: str) -> bool:
+    def add(self, leased: LeasedOffset, receipt: str) -> bool:
         """Add the next one, if that is what it is."""
-        if place != (self.consumer, self.partition, self.lease, self.end):
+        if leased != (self.consumer, self.partition, self.lease, self.end):
             return False
         self.end += 1
         self.receipts.append(receipt)
@@ -71,7 +71,7 @@ class ReceiptCodec:
     def __init__(self) -> None:
         secret = secrets.token_bytes(SECRET_BYTES)
         self._hash = blake2b(key=secret, digest_size=TOGETHER * MAC_BYTES)
-        self._block: Place = (-1, -1, -1, -1)  # Whose MACs are known.
+        self._block: LeasedOffset = (-1, -1, -1, -1)  # Whose MACs are known.
         self._macs = b""
 
     def write(self, consumer: int, partition: int, lease: int, offsets: list[int]) -> list[str]:
@@ -93,7 +93,7 @@ class ReceiptCodec:
             data = _bytes_of(known)
         else:
             known, unknown = receipts, []
-        held: list[tuple[Place, str]] = []
+        held: list[tuple[LeasedOffset, str]] = []
         for at, receipt in enumerate(known):
             consumer, partition, lease, offset, mac = _unpack(data, at * _SIZE)
             if hmac.compare_digest(mac, self._mac(consumer, partition, lease, offset)):
@@ -128,10 +128,10 @@ def _looks_right(receipt: str) -> bool:
     return True
 
 
-def _runs(held: list[tuple[Place, str]]) -> list[ReceiptedLeases]:
+def _runs(held: list[tuple[LeasedOffset, str]]) -> list[ReceiptedLeases]:
     """Neighbours of one lease, together."""
     runs: list[ReceiptedLeases] = []
-    for place, receipt in held:
-        if not runs or not runs[-1].add(place, receipt):
-            runs.append(ReceiptedLeases(place, receipt))
+    for leased, receipt in held:
+        if not runs or not runs[-1].add(leased, receipt):
+            runs.append(ReceiptedLeases(leased, receipt))
     return runs

@@ -23,7 +23,7 @@ from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.native import LeasedBatch
 
 CONSUMERS_MAX: Final = 10_000
-IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
+IDLE_S: Final = 30  # An unused consumer is closed after one to two times this.
 
 Key = tuple[BrokerOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
 
@@ -36,11 +36,11 @@ class HttpConsumer:
         self.number = number
         self.key = key
         self.waiting = 0  # Requests.
-        self.used = True  # Since somebody last looked.
+        self.used = True  # Since the last check.
 
     @property
     def needed(self) -> bool:
-        """Whether it holds something, or somebody waits."""
+        """Whether it holds leases or has waiting receives."""
         return self.waiting > 0 or self.inner.in_flight > 0
 
 
@@ -166,7 +166,7 @@ class HttpConsumers:
         return consumer
 
     def sweep(self) -> None:
-        """Close what nobody has needed since the last time."""
+        """Close consumers that were not used since the last call."""
         for consumer in list(self._by_number.values()):
             if consumer.inner.closed or not (consumer.used or consumer.needed):
                 self._close(consumer)

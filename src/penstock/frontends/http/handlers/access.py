@@ -47,7 +47,7 @@ async def list_keys(call: HttpCall) -> KeyList:
 
 async def revoke_key(call: HttpCall) -> None:
     """Revoke an API key and close the connections that use it."""
-    call.operations.revoke_key(call.path["id"])
+    await call.run(call.operations.revoke_key(call.path["id"]))
 
 
 async def set_user(call: HttpCall) -> None:
@@ -64,4 +64,4 @@ async def list_users(call: HttpCall) -> UserList:
 
 async def delete_user(call: HttpCall) -> None:
     """Delete a user and close its connections."""
-    call.operations.delete_user(call.path["user"])
+    await call.run(call.operations.delete_user(call.path["user"]))

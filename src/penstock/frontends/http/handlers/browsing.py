@@ -75,7 +75,7 @@ async def browse(call: HttpCall) -> Browsed:
     if wanted.last is not None:
         if wanted.offset is not None or wanted.from_time or wanted.to_time:
             raise RequestInvalid(part="query", why="the last messages have neither an offset nor times")
-        found = call.operations.peek(call.topic, wanted.last, wanted.partition)
+        found = await call.run(call.operations.peek(call.topic, wanted.last, wanted.partition))
     else:
         found = await _read(call, wanted, wanted.partition, wanted.offset, wanted.limit)
     following = None if wanted.partition is None else _after(found, wanted.offset)
@@ -86,7 +86,7 @@ async def _with_key(call: HttpCall, wanted: Browse, key: str) -> Browsed:
     if wanted.last is not None:
         raise RequestInvalid(part="query", why="a search by key has a limit, and no last")
     data = key.encode()
-    topic = call.operations.describe_topic(call.topic)
+    topic = await call.run(call.operations.describe_topic(call.topic))
     partition = place(call.topic, wanted.partition, data, len(topic.partitions))
     found = await _read(call, wanted, partition, wanted.offset, SCAN_MESSAGES_MAX)
     fitting = [message for message in found if message.key == data]
@@ -102,7 +102,7 @@ async def _read(
     call: HttpCall, wanted: Browse, partition: int | None, offset: int | None, limit: int
 ) -> list[StoredMessage]:
     begin, end = _instant(wanted.from_time), _instant(wanted.to_time)
-    return call.operations.read(call.topic, partition, offset, begin, end, limit)
+    return await call.run(call.operations.read(call.topic, partition, offset, begin, end, limit))
 
 
 def _after(found: list[StoredMessage], offset: int | None) -> int | None:
@@ -130,7 +130,7 @@ async def find_offsets(call: HttpCall) -> Offsets:
 
 async def trace(call: HttpCall) -> MessageTrace:
     """Trace a message by its id or schedule id: everything that happened to it."""
-    found = call.operations.trace(call.path["id"], None, None)
+    found = await call.run(call.operations.trace(call.path["id"], None, None))
     key: dict[str, Any] = key_fields(found.key)
     return MessageTrace(
         id=found.id,

@@ -75,14 +75,14 @@ async def list_errors(call: HttpCall) -> ErrorList:
 async def list_dead_letters(call: HttpCall) -> DeadLetterList:
     """List the dead letters of a topic that were not redriven, with their errors."""
     wanted: Listing = call.query
-    found = call.operations.dead_letters(call.topic, wanted.limit)
+    found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
     return DeadLetterList([_document(letter, wanted.way) for letter in found])
 
 
 async def show_dead_letter(call: HttpCall) -> DeadLetterDocument:
     """Show a dead letter by its id, even if it was redriven."""
     wanted: Showing = call.query
-    found = call.operations.dead_letter(call.topic, call.path["id"])
+    found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
     return _document(found, wanted.way)
 
 

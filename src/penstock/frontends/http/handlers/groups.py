@@ -37,10 +37,11 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 async def list_groups(call: HttpCall) -> GroupList:
     """List the groups of a topic that you may see, with lag and verdict."""
     found: list[OwnedGroup] = []
-    call.shared.reports.refresh()
-    for name in call.operations.describe_topic(call.topic).groups:
+    await call.run(call.shared.reports.refresh())
+    topic = await call.run(call.operations.describe_topic(call.topic))
+    for name in topic.groups:
         try:
-            info = call.operations.describe_group(call.topic, name)
+            info = await call.run(call.operations.describe_group(call.topic, name))
             found.append(_owned(call, info))
         except (Forbidden, GroupNotFound):  # None of theirs, or gone meanwhile.
             continue
@@ -49,8 +50,8 @@ async def list_groups(call: HttpCall) -> GroupList:
 
 async def describe_group(call: HttpCall) -> OwnedGroup:
     """Describe a group: lag in messages and seconds, the oldest unacked message, and a verdict."""
-    info = call.operations.describe_group(call.topic, call.group)
-    call.shared.reports.refresh()
+    info = await call.run(call.operations.describe_group(call.topic, call.group))
+    await call.run(call.shared.reports.refresh())
     return _owned(call, info)
 
 

@@ -64,4 +64,4 @@ async def version(_: HttpCall) -> Version:
 
 async def stats(call: HttpCall) -> BrokerInfo:
     """Broker statistics: uptime, sizes and counts."""
-    return call.operations.stats()
+    return await call.run(call.operations.stats())

@@ -51,8 +51,8 @@ class History(msgspec.Struct, frozen=True):
 async def overview(call: HttpCall) -> Glance:
     """Overview of the broker, and a summary with verdict of every topic and group that you may see."""
     found = await call.run(call.operations.overview())
-    call.shared.reports.refresh()
-    broker = call.operations.stats()
+    await call.run(call.shared.reports.refresh())
+    broker = await call.run(call.operations.stats())
     watch = call.shared.watch
     groups = [watch.line(group) for group in call.shared.reports.judged_all(found).groups]
     half, most = watch.latency(found)
@@ -72,11 +72,11 @@ async def history(call: HttpCall) -> History:
     """History of the last hour: rates, backlog and age of the oldest pending message."""
     wanted: OfWhat = call.query
     if wanted.topic is None:
-        call.operations.stats()  # Raises if the caller may not see it.
+        await call.run(call.operations.stats())  # Raises if the caller may not see it.
     elif wanted.group is None:
-        call.operations.describe_topic(wanted.topic)
+        await call.run(call.operations.describe_topic(wanted.topic))
     else:
-        call.operations.describe_group(wanted.topic, wanted.group)
+        await call.run(call.operations.describe_group(wanted.topic, wanted.group))
     return History(*call.shared.watch.history(wanted.topic, wanted.group))
 
 
@@ -88,4 +88,4 @@ class PipelineList(msgspec.Struct, frozen=True):
 
 async def list_pipelines(call: HttpCall) -> PipelineList:
     """List pipelines that have run, with progress, rate and result."""
-    return PipelineList(call.shared.reports.read(call.operations))
+    return PipelineList(await call.run(call.shared.reports.read(call.operations)))

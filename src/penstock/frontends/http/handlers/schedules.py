@@ -68,7 +68,7 @@ class Rescheduled(msgspec.Struct, frozen=True):
 async def list_schedules(call: HttpCall) -> ScheduleList:
     """List scheduled messages of a topic, in the order in which they were accepted."""
     wanted: Listing = call.query
-    found = call.operations.scheduled(call.topic, wanted.limit)
+    found = await call.run(call.operations.scheduled(call.topic, wanted.limit))
     return ScheduleList([_scheduled(waiting, wanted.way) for waiting in found])
 
 

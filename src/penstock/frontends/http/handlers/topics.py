@@ -55,7 +55,7 @@ async def create_topic(call: HttpCall) -> TopicInfo:
     except TopicExists:
         if not wanted.exist_ok:
             raise
-    return call.operations.describe_topic(wanted.name)
+    return await call.run(call.operations.describe_topic(wanted.name))
 
 
 async def topic_exists(call: HttpCall) -> None:
@@ -66,13 +66,13 @@ async def topic_exists(call: HttpCall) -> None:
 
 async def describe_topic(call: HttpCall) -> TopicInfo:
     """Settings, sizes and counts of a topic."""
-    return call.operations.describe_topic(call.topic)
+    return await call.run(call.operations.describe_topic(call.topic))
 
 
 async def alter_topic(call: HttpCall) -> TopicInfo:
     """Change some settings of a topic; the number of partitions can only grow."""
     await call.run(call.operations.alter_topic(call.topic, cast("config.TopicOptions", given(call.body))))
-    return call.operations.describe_topic(call.topic)
+    return await describe_topic(call)
 
 
 async def delete_topic(call: HttpCall) -> None:
@@ -82,9 +82,9 @@ async def delete_topic(call: HttpCall) -> None:
 
 async def list_partitions(call: HttpCall) -> PartitionList:
     """List the partitions of a topic with start offset, end offset and size."""
-    return PartitionList((call.operations.describe_topic(call.topic)).partitions)
+    return PartitionList((await describe_topic(call)).partitions)
 
 
 async def list_lanes(call: HttpCall) -> Lanes:
     """Count the stored messages of a topic by lane."""
-    return Lanes(call.operations.lanes(call.topic))
+    return Lanes(await call.run(call.operations.lanes(call.topic)))

@@ -181,7 +181,7 @@ class Conversation:
         self._granted = asyncio.Event()  # There is credit.
         self._room = asyncio.Semaphore(FRAMES_MAX)
         self._over = asyncio.Event()
-        self._error: PenstockError | None = None  # Why it is over, if somebody is to be told.
+        self._error: PenstockError | None = None  # Why it ended, if the client is to be told.
 
     async def last(self) -> PenstockError | None:
         """Push and answer until one of the two leaves; what was begun is answered before this returns."""
@@ -293,7 +293,7 @@ class Conversation:
             answered: consuming.Answered = await HANDLERS[type(frame)](call)
         except PenstockError as error:
             reply: Any = Trouble(frame.id, problem(error))
-        except Exception:  # The others go on, and the client is told as much as it may know.
+        except Exception:  # The others continue, and the client gets what it may know.
             logger.exception("%s over a WebSocket failed", type(frame).__name__.lower())
             reply = Trouble(
                 frame.id, problem(PenstockError(reason="the server has a fault; its log says more"))

@@ -56,7 +56,7 @@ def alerts(lines: Iterable[GroupLine]) -> list[Alert]:
 
 
 def is_alert(line: GroupLine) -> bool:
-    """Whether somebody should look after this group now."""
+    """Whether this group needs attention."""
     word = line.state.verdict.word
     if word == "falling behind":
         return line.looks >= LOOKS
@@ -87,4 +87,4 @@ def _alert(lines: list[GroupLine]) -> Alert:
 
 def _together(lines: list[GroupLine]) -> str:
     lag = sum(line.state.lag for line in lines)
-    return f"{lag:,} messages wait, the oldest for {duration(_oldest(lines))}"
+    return f"{lag:,} messages are waiting, the oldest for {duration(_oldest(lines))}"

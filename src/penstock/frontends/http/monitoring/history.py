@@ -46,7 +46,7 @@ SHORTEST_MS: Final = 0.5  # Waits are measured in whole milliseconds; a shorter 
 logger = logging.getLogger("penstock")
 
 Row = tuple[float, ...]
-Place = tuple[str | None, str | None]  # Topic and group; None: all of them.
+Subject = tuple[str | None, str | None]  # Topic and group; None: all of them.
 Waits = tuple[list[int], list[int]]  # Of a histogram: counts and sums.
 NO_WAITS: Final[Waits] = ([], [])
 
@@ -87,7 +87,7 @@ class OverviewHistory:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._words: dict[tuple[str, str], Word] = {}
-        self._series: dict[Place, Series] = {}
+        self._series: dict[Subject, Series] = {}
         self._looks = 0
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class OverviewHistory:
 
     def _look(self) -> Work[Overview]:
         found = yield from self._gateway.overview()
-        self._reports.refresh()
+        yield from self._reports.refresh()
         return self._reports.judged_all(found)
 
     def stop(self) -> None:
@@ -150,24 +150,26 @@ class OverviewHistory:
             if known is None or known.word != word:
                 known = Word(word, now_ms, 0)
             self._words[group.topic, group.group] = known._replace(looks=known.looks + 1)
-        rows = {place: (row, waited) for place, row, waited in _rows(overview)}
+        rows = {subject: (row, waited) for subject, row, waited in _rows(overview)}
         everything = rows.pop((None, None))
         self._add((None, None), now_ms, *everything, overview.waited_ms, HOUR_MS // LOOK_MS)
         if self._looks % SELDOM == 0:
-            for gone in [place for place in self._series if place[0] is not None and place not in rows]:
+            for gone in [
+                subject for subject in self._series if subject[0] is not None and subject not in rows
+            ]:
                 del self._series[gone]
-            for place, (row, waited) in rows.items():
-                self._add(place, now_ms, row, waited, overview.waited_ms, HOUR_MS // LOOK_MS // SELDOM)
+            for subject, (row, waited) in rows.items():
+                self._add(subject, now_ms, row, waited, overview.waited_ms, HOUR_MS // LOOK_MS // SELDOM)
         self._looks += 1
 
     def _add(
-        self, place: Place, now_ms: int, row: Row, waited: Waits, bounds_ms: list[int], rows_max: int
+        self, subject: Subject, now_ms: int, row: Row, waited: Waits, bounds_ms: list[int], rows_max: int
     ) -> None:
-        series = self._series.get(place)
+        series = self._series.get(subject)
         if series is None:
             if len(self._series) > SERIES_MAX:
                 return
-            series = self._series[place] = Series(rows_max)
+            series = self._series[subject] = Series(rows_max)
         series.add(now_ms, row + latency(series.waited, waited, bounds_ms))
         series.waited = waited
 
@@ -184,7 +186,7 @@ def latency(before: Waits, now: Waits, bounds_ms: list[int]) -> tuple[float, flo
     return max(half, SHORTEST_MS) / 1000, max(most, SHORTEST_MS) / 1000
 
 
-def _rows(overview: Overview) -> Iterator[tuple[Place, Row, Waits]]:
+def _rows(overview: Overview) -> Iterator[tuple[Subject, Row, Waits]]:
     """A row for each group, for each topic, and for all together; and how long messages had waited."""
     by_topic: dict[str, list[GroupState]] = {topic.topic: [] for topic in overview.topics}
     for group in overview.groups:

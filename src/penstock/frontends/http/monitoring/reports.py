@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from penstock.api.work import Work
 from penstock.broker.frontend import judge_pipeline
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import ARCHIVE_GROUP
@@ -35,7 +36,7 @@ READ_MESSAGES: Final = 1000  # At once.
 STOP: Final = b"stop:"  # Requests to stop are in the same topic.
 ARCHIVE: Final = "archive"  # The pipeline whose group has a name of its own, whatever a run is called.
 
-Read = Callable[[int, int], list[StoredMessage]]  # From an offset on, up to so many.
+Read = Callable[[int, int], Work[list[StoredMessage]]]  # From an offset on, up to so many.
 G = TypeVar("G", GroupInfo, GroupState)
 
 
@@ -56,31 +57,31 @@ class Reports:
         self._offset = 0
         self._runs: dict[str, PipelineRun] = {}
 
-    def read(self, operations: BrokerOperations) -> list[PipelineLine]:
+    def read(self, operations: BrokerOperations) -> Work[list[PipelineLine]]:
         """All reports, including those since the last call, if the caller may read them."""
 
-        def read(offset: int, limit: int) -> list[StoredMessage]:
+        def read(offset: int, limit: int) -> Work[list[StoredMessage]]:
             return operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 
-        self._read_on(read)
+        yield from self._read_on(read)
         return [self._line(self._runs[name]) for name in sorted(self._runs)]
 
-    def refresh(self) -> None:
+    def refresh(self) -> Work[None]:
         """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
         with suppress(PenstockError):
-            self._read_on(self._gateway.pipeline_reports)
+            yield from self._read_on(self._gateway.pipeline_reports)
 
-    def _read_on(self, read: Read) -> None:
+    def _read_on(self, read: Read) -> Work[None]:
         try:
-            while self._read_some(read):
+            while (yield from self._read_some(read)):
                 pass
         except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was made anew.
             self._offset = 0
             self._runs.clear()
 
-    def _read_some(self, read: Read) -> bool:
+    def _read_some(self, read: Read) -> Work[bool]:
         offset = self._offset
-        found = read(offset, READ_MESSAGES)
+        found = yield from read(offset, READ_MESSAGES)
         for message in found:
             if message.key is None or message.key.startswith(STOP):
                 continue
