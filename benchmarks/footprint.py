@@ -11,10 +11,13 @@ page cache as warm as it is for the broker.
 import json
 import signal
 import subprocess
+import time
+from statistics import median
 
 from benchmarks.durable import scratch
 from benchmarks.machine import ROOT, python_command
 from benchmarks.model import Benchmark, Round, Rounds, Target
+from benchmarks.processes import Process, said_until_ready
 
 MEGABYTE = 1_000_000
 MESSAGE_BYTES = 114  # Of the log, in batches of 10: 100 of value, 8 of framing, its share of the header.
@@ -117,3 +120,49 @@ BENCHMARKS = [
         grows="bytes of log",
     ),
 ]
+
+
+# What a server can serve: the cost of each is what it takes beside the native protocol alone.
+PROTOCOLS = ("text", "status", "kafka", "http")
+SETTLE_SECONDS = 1.0
+SERVERS = 3  # Of each kind; the median counts.
+
+
+def protocols() -> list[tuple[str, float, float]]:
+    """What is on, and the memory and the time to start of an idle server, as (name, MB, ms)."""
+    kinds: list[tuple[str, tuple[str, ...]]] = [("native", ("native",))]
+    kinds += [(f"native + {name}", ("native", name)) for name in PROTOCOLS]
+    kinds += [("all", ("native", *PROTOCOLS))]
+    rows = []
+    for name, listeners in kinds:
+        memory, start = [], []
+        for _ in range(SERVERS):
+            settings = {
+                f"PENSTOCK_LISTEN__{each.upper()}": "127.0.0.1:0" if each in listeners else "off"
+                for each in ("native", *PROTOCOLS)
+            }
+            with scratch() as directory:
+                command = ["-m", "penstock", "serve", "--data", f"{directory}/data"]
+                with Process(command, settings) as server:
+                    said_until_ready(server.line)
+                    start.append((time.perf_counter() - server.started) * 1000)
+                    time.sleep(SETTLE_SECONDS)
+                    memory.append(server.resident_mb())
+        rows.append((name, median(memory), median(start)))
+    return rows
+
+
+def protocols_table() -> str:
+    """As Markdown: ``python -m benchmarks.footprint``."""
+    rows = protocols()
+    least = rows[0][1]
+    lines = ["| on | memory | more than native alone | start |", "|---|---|---|---|"]
+    lines += [
+        f"| {name} | {megabytes:.1f} MB | {megabytes - least:+.1f} MB | {ms:.0f} ms |"
+        for name, megabytes, ms in rows
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(protocols_table())

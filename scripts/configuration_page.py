@@ -128,6 +128,12 @@ PARTS: Final = (
     ("HTTP", "", "HttpSettings", "The [HTTP API](http.md). Section `http`."),
     ("Limits", "", "LimitSettings", "Limits for clients. Section `limits`."),
     ("Security", "", "SecuritySettings", "Authentication. Section `security`; see [security](security.md)."),
+    (
+        "Cluster",
+        "",
+        "ClusterSettings",
+        "Running on several nodes. Section `cluster`; see [cluster](cluster.md).",
+    ),
     ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),
     ("Lake", "", "LakeSettings", "Location of archived messages. Section `lake`."),
     ("Kafka", "", "KafkaSettings", "The Kafka protocol. Section `kafka`."),

@@ -6,22 +6,31 @@ said in systems.py.
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from benchmarks.machine import cpu_seconds, resident_bytes
+from benchmarks.machine import ROOT, cpu_seconds, resident_bytes
 from benchmarks.processes import said_until_ready
 
 START_S = 60.0
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+NEWEST = ROOT / ".tools" / "peers"  # A Debian system with the newest packages: scripts/install-peers.
+KAFKA = ROOT / ".tools" / "kafka"  # The jars: scripts/install-kafka.
+# In a mount namespace of its own, so that nothing stays mounted: $1 is the directory of the server's data.
+_ENTER = (
+    f'cd {NEWEST} && mkdir -p ".$1" && mount --bind "$1" ".$1" && mount --rbind /proc proc'
+    f' && mount --rbind /dev dev && shift && exec chroot {NEWEST} "$@"'
+)
 
 Command = Callable[[Path, int], list[str]]
 Environment = Callable[[Path, int], dict[str, str]]
@@ -124,6 +133,21 @@ def free_port() -> int:
         return int(made.getsockname()[1])
 
 
+def program(name: str) -> str:
+    """Where a server's program is, in the newest packages or on this system; empty if nowhere."""
+    for folder in ("usr/sbin", "usr/bin", "."):
+        if os.geteuid() == 0 and (found := NEWEST / folder / name.lstrip("/")).exists():
+            return str(found)
+    return shutil.which(name) or ""
+
+
+def packaged(directory: Path, *command: str) -> list[str]:
+    """The command on the newest packages if they were installed, else on those of this system."""
+    if not program(command[0]).startswith(str(NEWEST)):
+        return list(command)
+    return ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(directory), *command]
+
+
 def nothing(_: Path, __: int) -> dict[str, str]:
     """No environment of its own."""
     return {}
@@ -148,7 +172,7 @@ def rabbitmq(directory: Path, _: int) -> list[str]:
         "loopback_users = none\nvm_memory_high_watermark.relative = 0.6\n"
     )
     # Erlang's port mapper would make a daemon of itself and stay; started here, it ends with the rest.
-    return ["sh", "-c", f"epmd & exec {RABBITMQ}"]
+    return packaged(directory, "sh", "-c", f"epmd & exec {RABBITMQ}")
 
 
 def rabbitmq_environment(directory: Path, port: int) -> dict[str, str]:
@@ -174,18 +198,18 @@ def nats(sync: str = "") -> Command:
     def command(directory: Path, port: int) -> list[str]:
         config = f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{directory}/data"\n{sync} }}\n'
         (directory / "nats.conf").write_text(config)
-        return ["nats-server", "-c", str(directory / "nats.conf")]
+        return packaged(directory, "nats-server", "-c", str(directory / "nats.conf"))
 
     return command
 
 
-def redis(sync: str) -> Command:
+def redis(sync: str, server: str = "redis-server") -> Command:
     """With an append-only file that is synced so, or "no" file; never a snapshot."""
     keep = ["--appendonly", "no"] if sync == "no" else ["--appendonly", "yes", "--appendfsync", sync]
 
     def command(directory: Path, port: int) -> list[str]:
         place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
-        return ["redis-server", *place, *keep]
+        return packaged(directory, server, *place, *keep)
 
     return command
 
@@ -195,7 +219,7 @@ def beanstalkd(*flags: str) -> Command:
 
     def command(directory: Path, port: int) -> list[str]:
         given = [str(directory) if flag == "DIRECTORY" else flag for flag in flags]
-        return ["beanstalkd", "-l", "127.0.0.1", "-p", str(port), *given]
+        return packaged(directory, "beanstalkd", "-l", "127.0.0.1", "-p", str(port), *given)
 
     return command
 
@@ -210,15 +234,16 @@ def moto(_: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
 
 
-def kafka(home: str, settings: Mapping[str, str]) -> Command:
-    """One node of Apache Kafka with KRaft, from where it was unpacked."""
+def kafka(settings: Mapping[str, str]) -> Command:
+    """One node of Apache Kafka with KRaft, from the jars of Maven Central."""
+    java = f"java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '{KAFKA}/*'"
 
     def command(directory: Path, port: int) -> list[str]:
         controller = free_port()
         lines = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "node.id": "0",
+            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": f"{directory}/data",
@@ -232,7 +257,8 @@ def kafka(home: str, settings: Mapping[str, str]) -> Command:
         }
         config = directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        make = f"{home}/bin/kafka-storage.sh format -t {uuid4().hex[:22]} -c {config}"
-        return ["sh", "-c", f"{make} && exec {home}/bin/kafka-server-start.sh {config}"]
+        cluster = urlsafe_b64encode(uuid4().bytes).decode()[:22].replace("-", "A")  # No option begins so.
+        make = f"{java} kafka.tools.StorageTool format -t {cluster} -c {config}"
+        return ["sh", "-c", f"{make} && exec {java} kafka.Kafka {config}"]
 
     return command

@@ -9,8 +9,6 @@ there for W3 and W6, where people choose them; what else a system does is told
 by the row that keeps its messages.
 """
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.machine import ROOT
 from benchmarks.peers import servers
 from benchmarks.peers.adapter import Adapter
 from benchmarks.peers.servers import Command, Environment, Started, nothing
@@ -36,7 +35,7 @@ class System:
     promise: Promise
     adapter: str  # module:class, in adapters/
     mode: str = ""
-    command: Command | None  # None: it runs already, at ``address``.
+    command: Command
     filled_by: Command | None = None  # For W10, where the millionth sync would tell nothing of the memory.
     address: str = ""  # With {port}.
     needs: tuple[str, ...]  # Programs and modules.
@@ -71,16 +70,15 @@ class System:
     def started(self, directory: Path, *, filling: bool = False) -> Iterator[Started]:
         """Its server, for as long as the block lasts."""
         command = (filling and self.filled_by) or self.command
-        if command is None:
-            yield Started(self.address)
-            return
         with servers.started(command, self.environment, directory, self.address, self.said) as server:
             yield server
 
 
 def _there(name: str) -> bool:
+    if "/" in name:
+        return (ROOT / name).exists()
     try:
-        return bool(Path(name).exists() or shutil.which(name) or find_spec(name))
+        return bool(servers.program(name) or find_spec(name))
     except ModuleNotFoundError:
         return False
 
@@ -119,10 +117,12 @@ def _nats(name: str, promise: Promise, mode: str, note: str, sync: str = "", **m
     )  # fmt: skip
 
 
-def _redis(name: str, promise: Promise, sync: str, note: str, **more: Any) -> System:
+def _redis(
+    name: str, promise: Promise, sync: str, note: str, server: str = "redis-server", **more: Any
+) -> System:
     return System(
-        name=name, promise=promise, adapter="redis:RedisAdapter", command=servers.redis(sync),
-        address="redis://127.0.0.1:{port}", needs=("redis-server", "redis"), note=note,
+        name=name, promise=promise, adapter="redis:RedisAdapter", command=servers.redis(sync, server),
+        address="redis://127.0.0.1:{port}", needs=(server, "redis"), note=note,
         can=frozenset({"groups", "ack", "nack"}), **more,
     )  # fmt: skip
 
@@ -135,18 +135,11 @@ def _beanstalkd(name: str, promise: Promise, flags: tuple[str, ...], note: str, 
     )  # fmt: skip
 
 
-def _apache(
-    name: str, promise: Promise, settings: dict[str, str], note: str, **more: Any
-) -> Iterator[System]:
-    """Apache Kafka, if the environment says where it is."""
-    home, bootstrap = os.environ.get("KAFKA_HOME", ""), os.environ.get("KAFKA_BOOTSTRAP", "")
-    if not home and (settings or not bootstrap):
-        return
-    yield System(
-        name=name, promise=promise, command=servers.kafka(home, settings) if home else None,
-        address="127.0.0.1:{port}" if home else bootstrap,
-        needs=(f"{home}/bin/kafka-server-start.sh",) if home else ("confluent_kafka",), note=note,
-        slow_start=True, **{"adapter": "kafka:KafkaAdapter", "can": frozenset({"groups"}), **more},
+def _apache(name: str, promise: Promise, settings: dict[str, str], note: str, **more: Any) -> System:
+    return System(
+        name=name, promise=promise, command=servers.kafka(settings), address="127.0.0.1:{port}",
+        needs=("java", ".tools/kafka", "confluent_kafka"), note=note, slow_start=True,
+        **{"adapter": "kafka:KafkaAdapter", "can": frozenset({"groups"}), **more},
     )  # fmt: skip
 
 
@@ -166,8 +159,9 @@ SYSTEMS: tuple[System, ...] = (
     ),
     _rabbitmq("rabbitmq-classic", "synced", "classic", "durable classic queue, persistent, confirms"),
     _rabbitmq("rabbitmq-quorum", "synced", "quorum", "quorum queue of one node, confirms"),
-    _nats("nats-always", "synced", "file", "file storage, synced always (2.10)", "sync_interval: always"),
+    _nats("nats-always", "synced", "file", "file storage, synced always", "sync_interval: always"),
     _redis("redis-always", "synced", "always", "append-only file, appendfsync always"),
+    _redis("valkey-always", "synced", "always", "Valkey, appendfsync always", "valkey-server"),
     _beanstalkd(
         "beanstalkd", "synced", ("-b", "DIRECTORY", "-f", "0"), "binlog, -f 0 (W10 is filled with -F)",
         filled_by=servers.beanstalkd("-b", "DIRECTORY", "-F"),
@@ -178,13 +172,13 @@ SYSTEMS: tuple[System, ...] = (
         note="no broker: a loop in Python that appends, syncs and answers; the limit of W1 and W7",
         can=frozenset(),
     ),
-    *_apache("kafka-flush", "synced", FLUSHED, "acks=all, log.flush.interval.messages=1"),
-    *_apache("kafka-share-flush", "synced", FLUSHED, "by its share consumer", **SHARE),
+    _apache("kafka-flush", "synced", FLUSHED, "acks=all, log.flush.interval.messages=1"),
+    _apache("kafka-share-flush", "synced", FLUSHED, "by its share consumer", **SHARE),
     _penstock("penstock-os", "written", "os", "durability os; the blocking client"),
     _nats("nats", "written", "file", "file storage, synced every two minutes, the default"),
     _redis("redis-everysec", "written", "everysec", "append-only file, synced every second"),
-    *_apache("kafka", "written", {}, "acks=all, synced when the system likes, the default"),
-    *_apache("kafka-share", "written", {}, "the same by a share consumer", **SHARE),
+    _apache("kafka", "written", {}, "acks=all, synced when the system likes, the default"),
+    _apache("kafka-share", "written", {}, "the same by a share consumer", **SHARE),
     _penstock("penstock-memory", "memory", "memory", "durability memory; the blocking client"),
     _penstock("penstock-async-memory", "memory", "memory", "the asyncio client", "async", only=BATCHES),
     _penstock_kafka("penstock-kafka-memory", "memory", "memory", "by confluent-kafka", only=BATCHES),

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import AcknowledgeType, ShareConsumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from benchmarks.peers.adapter import Received, Token
-from benchmarks.peers.adapters.kafka import KafkaAdapter
+from benchmarks.peers.adapters.kafka import WAIT_S, KafkaAdapter
 
 
 class KafkaShareAdapter(KafkaAdapter):
@@ -16,11 +23,16 @@ class KafkaShareAdapter(KafkaAdapter):
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         super().make(queue, groups)
-        for group in groups:  # A share group begins where the topic ends when it is first read.
-            self.subscribe(queue, group)
-            self._sharing.poll(1.0)
-            self._sharing.close()
-        self._sharing = None
+        start = ConfigEntry(
+            "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+        )
+        changes = [
+            ConfigResource(ResourceType.GROUP, f"share-{group}", incremental_configs=[start])
+            for group in groups
+        ]
+        admin = AdminClient(self._address)
+        for future in admin.incremental_alter_configs(changes).values():
+            future.result(WAIT_S)
 
     def subscribe(self, queue: str, group: str) -> None:
         settings = {"group.id": f"share-{group}", "share.acknowledgement.mode": "explicit"}

@@ -60,4 +60,5 @@ class RedisAdapter(Adapter):
         self._failed += tokens
 
     def close(self) -> None:
+        self._connection.disconnect()
         self._client.close()
