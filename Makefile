@@ -19,8 +19,8 @@ PARALLEL := -n 2 --dist worksteal
 CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage lock generate docs bench bench-peers bench-scaling soak clean
+.PHONY: help setup run cluster test test-interpreted test-compiled test-spark check static format format-check lint types \
+	imports unit compile coverage lock generate docs bench bench-peers bench-scaling kafka-reference soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -44,6 +44,9 @@ $(READY): $(RUNNABLE) requirements/dev.txt
 
 run: $(RUNNABLE)  ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
 	@$(COMPILED) $(BIN)/penstock serve --data ./data --archive
+
+cluster: $(RUNNABLE)  ## three nodes of a cluster on this machine; Ctrl-C ends them
+	@$(COMPILED) $(BIN)/penstock cluster dev --data ./data/cluster
 
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (some 25 minutes)
 test-interpreted: $(READY)
@@ -95,9 +98,13 @@ docs: $(READY)   ## write the generated pages again
 bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benchmarks/results
 	$(COMPILED) $(BIN)/python -m benchmarks
 
-bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and SQS's stand-in; 40 minutes
+bench-peers: compile  ## the same work by Kafka, RabbitMQ, NATS, Redis, Valkey, beanstalkd and SQS's stand-in; 40 minutes
 	@scripts/install-peers
 	$(COMPILED) $(BIN)/python -m benchmarks.peers --page
+
+kafka-reference: $(READY)  ## compare the Kafka protocol with Apache Kafka itself, from Maven Central; 1 minute
+	@scripts/install-kafka
+	$(BIN)/python -m tests.kafka_reference
 
 bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
