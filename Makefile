@@ -14,6 +14,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-bui
 COMPILED := PYTHONPATH=$(CURDIR)/.compiled/src
 # CI has 2 cores.  Files of very different length: idle workers take from busy ones.
 PYTEST := $(BIN)/pytest
+TESTS := $(BIN)/python scripts/run_tests.py
 PARALLEL := -n 2 --dist worksteal
 # The tests that run both interpreted and compiled.
 CORE := tests/unit tests/property tests/client
@@ -51,13 +52,13 @@ cluster: $(RUNNABLE)  ## three nodes of a cluster on this machine; Ctrl-C ends t
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (some 25 minutes)
 test-interpreted: $(READY)
 	@scripts/install-test-tools
-	HYPOTHESIS_PROFILE=dev PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) -m 'not jvm'  # Compiled: four times as many.
+	HYPOTHESIS_PROFILE=dev PENSTOCK_BUILD=interpreted $(TESTS) $(PARALLEL) -m 'not jvm'  # Compiled: four times as many.
 test-compiled: compile
 	@if [ -d .compiled ]; then set -x; \
-		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(PYTEST) $(PARALLEL) $(CORE); \
+		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(TESTS) $(PARALLEL) $(CORE); \
 	else echo "no C compiler: the compiled run is left out"; fi
 test-spark: compile  ## the pipeline, on a Spark session for each of two processes
-	$(COMPILED) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m jvm tests/spark
+	$(COMPILED) $(TESTS) -n 2 --dist loadfile --no-loadscope-reorder -m jvm tests/spark
 
 check: static unit  ## before a commit: format, lint, types, imports, unit tests (under 90 s)
 static: format-check lint types imports  ## everything that runs no code

@@ -62,7 +62,7 @@ def cli(
     penstock: TestBroker,
     servers: list[str],
     monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    capsysbinary: pytest.CaptureFixture[bytes],
 ) -> Cli:
     """``cli("topic", "list")``: the command as a user types it, with what stdin or the keyboard brings."""
 
@@ -80,14 +80,14 @@ def cli(
         typed = io.TextIOWrapper(io.BytesIO(stdin)) if keyboard is None else Keyboard(io.BytesIO(keyboard))
         monkeypatch.setattr(sys, "stdin", typed)
         stdout = sys.stdout
-        capfdbinary.readouterr()
+        capsysbinary.readouterr()
         try:
             code = main(arguments)
         except SystemExit as ending:  # Shell completion ends like this.
             code = int(ending.code or 0)
         sys.stdout = stdout  # A command whose reader has gone takes it away.
         stdout.flush()
-        shown = capfdbinary.readouterr()
+        shown = capsysbinary.readouterr()
         return Done(code, shown.out.decode("utf-8", "surrogateescape"), shown.err.decode())
 
     return run
