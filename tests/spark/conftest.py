@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.server.process import LISTENERS, Server
 from tests.spark.cluster import QUICK_JVM, Cluster
+from tests.spark.guarded import Guarded
 
 import penstock
 import penstock.spark
@@ -89,3 +90,12 @@ def broker(servers: str) -> Iterator[penstock.Broker]:
 def lake(served: Server) -> Path:
     """Where its lake is."""
     return served.data / "lake"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server that asks for keys."""
+    asking = {"PENSTOCK_SECURITY__AUTHENTICATION": "true"}
+    with Server(tmp_path_factory.mktemp("guarded"), settings=asking) as server:
+        with penstock.connect(server.url, key=server.facts["key"]) as admin:
+            yield Guarded(server, admin)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.spark.cluster import PATIENCE_S
 import penstock
 from penstock.clock import SystemClock
 from penstock.spark.pipelines import PIPELINES
+from penstock.spark.pipelines.run import states
 
 MINUTE_MS = 60_000
 
@@ -42,6 +44,7 @@ COMMANDS = {
         "2 records",
     ),
     "rehearse": (["handler=shop:handle"], "handle over 2 messages of {topic}, as group invoices:"),
+    "sql": ([], "answering queries"),
 }
 
 
@@ -62,12 +65,12 @@ def topic(broker: penstock.Broker, served: Server) -> str:
     return name
 
 
-def command(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+def command(*words: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run a command of ours to its end."""
     return subprocess.run(
         [sys.executable, "-m", "penstock", *words],
         cwd=folder,
-        env=environment(),
+        env=environment() | variables,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -90,6 +93,32 @@ def test_a_pipeline_runs_by_its_command(pipeline: str, topic: str, servers: str,
 
     assert done.returncode == 0, done.stderr
     assert shown.format(topic=topic) in done.stdout + done.stderr
+
+
+@pytest.mark.jvm
+def test_a_session_that_is_kept_answers_without_spark_of_its_own(
+    broker: penstock.Broker, topic: str, servers: str, tmp_path: Path
+) -> None:
+    keep = [sys.executable, "-m", "penstock", "sql", "--keep", "--master", "local[1]", "--server", servers]
+    with subprocess.Popen(keep, env=environment(), stdin=subprocess.DEVNULL, text=True) as kept:
+        try:
+            until = time.monotonic() + PATIENCE_S
+            while (run := states.runs(broker).get("sql")) is None or not run.sql_socket:
+                assert kept.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.2)
+            done = command(
+                *("sql", f"select count(*) as n from {topic}", "-o", "csv", "--server", servers),
+                folder=tmp_path,
+                JAVA_HOME=str(tmp_path),  # Where there is no Java: its own Spark would not start.
+            )
+            stopped = command("pipeline", "stop", "sql", "--server", servers, folder=tmp_path)
+            kept.wait(PATIENCE_S)
+        finally:
+            kept.kill()
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\n2\n", "")
+    assert (stopped.returncode, kept.returncode) == (0, 0)
 
 
 @pytest.mark.jvm

@@ -1,13 +1,12 @@
 """A broker that asks for keys: the driver has one, executors use it, and nobody gets to see it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
-from tests.server.process import Server
+from tests.spark.guarded import Guarded
 
 import penstock
 import penstock.spark
@@ -22,32 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
-
-
-class Guarded:
-    """A server that asks for keys, and an admin's client of it."""
-
-    def __init__(self, server: Server, admin: penstock.Broker) -> None:
-        self.servers = f"127.0.0.1:{server.ports['native']}"
-        self.admin = admin
-        self.lake = str(server.data / "lake")
-
-    def key(self, *grants: str) -> str:
-        """A new key; a grant is written role:topic, and for consumers role:topic:group."""
-        parts = [grant.split(":") for grant in grants]
-        made = [
-            penstock.Grant(role=role, topics=[topic], groups=groups or ["*"])  # type: ignore[arg-type]
-            for role, topic, *groups in parts
-        ]
-        return self.admin.create_key("test", made).key
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    asking = {"PENSTOCK_SECURITY__AUTHENTICATION": "true"}
-    with Server(tmp_path_factory.mktemp("guarded"), settings=asking) as server:
-        with penstock.connect(server.url, key=server.facts["key"]) as admin:
-            yield Guarded(server, admin)
 
 
 def shown_plans(spark: "SparkSession") -> str:

@@ -318,6 +318,7 @@ class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None  # Records there are to do; None: it is not known, or it never ends.
     note: str = ""  # What else there is to say.
     error: str = ""  # Why it failed.
+    sql_socket: str = ""  # Where it answers queries of the same user on its host; empty: it does not.
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,10 +37,11 @@ PDEATHSIG: Final = 1  # prctl's name for "send me this signal when my parent die
 class PipelineBeside:
     """One pipeline, for as long as a server runs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **settings: str) -> None:
         if find_spec("pyspark") is None:
             raise ExtraMissing(what="PySpark", extra="spark")
         self._name = name
+        self._settings = [f"--set={setting}={value}" for setting, value in settings.items()]
         self._keeper: threading.Thread | None = None
         self._lock = threading.Lock()  # Of the next two.
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,6 +50,7 @@ class PipelineBeside:
     def start(self, server: str) -> None:
         """Start it in the background."""
         command = [sys.executable, "-m", "penstock", "pipeline", "run", self._name, "--server", server]
+        command += self._settings
         self._keeper = threading.Thread(target=self._keep, args=(command,), name="pipeline", daemon=True)
         self._keeper.start()
 

@@ -125,7 +125,7 @@ def serve(
     if archive:
         _check_archive(loaded.config)
     begin_log(loaded.config)
-    beside = PipelineBeside("archive") if archive else None
+    beside = PipelineBeside("archive", **_query_socket(loaded.config)) if archive else None
     from penstock.frontends.serve import run  # Only now: configuration errors need no broker.
 
     def ready(addresses: "Addresses", first_key: str | None) -> None:
@@ -167,6 +167,11 @@ def _start_anew() -> None:
     """Run this command again in place of this process: an incarnation that was sealed never comes back."""
     screen.note("penstock serve: other nodes have taken over this node's partitions; it joins again")
     os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
+
+
+def _query_socket(config: ServerConfig) -> dict[str, str]:
+    """The setting by which the archive also answers `penstock sql`, on a socket in the data directory."""
+    return {"sql_socket": str(Path(config.server.data, "sql.sock").absolute())} if config.server.data else {}
 
 
 def _check_archive(config: ServerConfig) -> None:

@@ -1,6 +1,7 @@
 r"""``penstock sql``: queries topics in SQL, one statement or in a shell.
 
-    check the broker ──> start Spark (about ten seconds) ──> create the named views ──> result
+    check the broker ──┬──> a run on this machine keeps Spark warm: ask it (within a second)
+                       └──> start Spark (some 20 seconds) ──> create the named views ──> result
 
 The result goes to stdout, everything else to stderr.  Queries are Spark SQL
 (docs/decisions explains why there is no second engine).  Errors are one sentence, without
@@ -12,9 +13,10 @@ script, up to the first error.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,19 +27,22 @@ from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, Server
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.progress import ProgressBar
-from penstock.cli.spark import rows
+from penstock.cli.spark import pipeline, rows
 from penstock.cli.spark.rows import Output
 from penstock.cli.text import counted, rounded_duration
 from penstock.errors import PenstockError
 from penstock.spark import session
+from penstock.spark.pipelines.run import states
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import address_of
 from penstock.spark.runtime.error_messages import silence_spark_log
-from penstock.spark.session import CONNECT
+from penstock.spark.session import CONNECT, LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.api.broker import Broker
+    from penstock.spark.queries.engine import QueryEngine
     from penstock.spark.queries.query_result import QueryResult
 
 app = new_app()
@@ -72,8 +77,19 @@ def sql(
         typer.Option(metavar="FILE.png", help="Also draw a chart of two columns, the second numeric."),
     ] = None,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Where Spark runs: local[*], spark://..., sc://...")
-    ] = "local[*]",
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where Spark runs: local[*], spark://..., sc://...; default: a session that is kept on this "
+            "machine, otherwise local[*].",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Keep Spark running for later queries; ends after 30 minutes without one."
+        ),
+    ] = False,
     server: Server = SERVER,
 ) -> int:
     """Query topics in SQL; every topic is a view over lake and log.
@@ -82,14 +98,49 @@ def sql(
     and __gaps show the state of the broker. Names with dots or dashes need backticks.
     """
     _check(query, output, plot)
-    with connecting.connected(server):
-        pass  # Fails early if the broker is unreachable, before Spark starts.
-    with started(master) as spark:
-        shell = Shell(Tables(spark, address_of({"servers": server})), output, plot)
+    if keep:
+        if query is not None:
+            raise WrongUse("--keep only keeps Spark running; run the query in another terminal")
+        return pipeline.run("sql", master=master, server=server)
+    with _engine(master, server) as engine:
+        shell = Shell(engine, output, plot)
         if query is not None:
             shell.ask(query)
             return 0
         return shell.talk() if sys.stdin.isatty() else shell.run(sys.stdin)
+
+
+@contextmanager
+def _engine(master: str | None, server: str) -> Iterator["QueryEngine"]:
+    """A session that is kept on this machine, if none is asked for and there is one; or one of our own."""
+    with connecting.connected(server) as broker:  # Fails early if the broker is unreachable.
+        sockets = [] if master is not None else _kept(broker)
+    address = address_of({"servers": server})
+    if sockets:
+        from penstock.spark.queries import sql_client  # Only now: it needs the extra.
+
+        kept = sql_client.connected_engine(sockets, address)
+        if kept is not None:
+            with closing(kept):
+                yield kept
+            return
+    with started(master or LOCAL) as spark:
+        from penstock.spark.queries.engine import LocalEngine
+
+        yield LocalEngine(Tables(spark, address))
+
+
+def _kept(broker: "Broker") -> list[str]:
+    """The sockets of runs on this machine that answer queries."""
+    try:
+        runs = states.runs(broker).values()
+    except PenstockError:  # Such as a key that may not read the states.
+        return []
+    now_ms = connecting.clock().wall_ms()
+    here = socket.gethostname()
+    return [
+        run.sql_socket for run in runs if run.sql_socket and run.host == here and states.is_live(run, now_ms)
+    ]
 
 
 def _check(query: str | None, output: Output, plot: str | None) -> None:
@@ -119,23 +170,19 @@ def started(master: str) -> Iterator["SparkSession"]:
 
 
 class Shell:
-    def __init__(self, tables: Tables, output: Output, plot: str | None) -> None:
-        self._tables = tables
+    def __init__(self, engine: "QueryEngine", output: Output, plot: str | None) -> None:
+        self._engine = engine
         self._output = output
         self._plot = plot
 
     def ask(self, query: str) -> "QueryResult":
         """Run one statement, and print its answer."""
-        # Only now: they need the extra, which the session has checked.
-        from penstock.spark.queries import plot, query_result
-
         people = self._output == "table"
         with ProgressBar("asking", unit=""):
-            frame = self._tables.sql(query)
-            self._tables.narrow(frame)
-            limit = TABLE_ROWS + 1 if people and self._plot is None else None
-            answer = query_result.result_of(frame, limit)
+            answer = self._engine.ask(query, TABLE_ROWS + 1 if people and self._plot is None else None)
         if self._plot is not None:
+            from penstock.spark.queries import plot  # Only now: it loads Matplotlib.
+
             plot.check(answer)
             with Path(self._plot).open("wb") as file:
                 plot.draw(answer, file, title=query)
@@ -205,15 +252,11 @@ class Shell:
     def _command(self, line: str) -> None:
         command, *names = line.split()
         if command == r"\d" and not names:
-            for name in self._tables.names():
+            for name in self._engine.names():
                 screen.line(name)
         elif command == r"\d" and len(names) == 1:
-            name = names[0].strip("`;")
-            columns = self._tables.sql(f"select * from `{name}`").schema.fields
-            screen.table(
-                [screen.Column("column"), screen.Column("type")],
-                [(each.name, each.dataType.simpleString()) for each in columns],
-            )
+            columns = self._engine.columns(names[0].strip("`;"))
+            screen.table([screen.Column("column"), screen.Column("type")], columns)
         else:
             screen.note(HELP)
         screen.flush()

@@ -38,6 +38,7 @@ PIPELINES: Final = {
     "dead_letters": "Group the dead letters of a period by error, as a table and a report.",
     "transform": "Process topics with SQL or a function into a topic or a table.",
     "rehearse": "Run a handler over past messages, and compare with what happened.",
+    "sql": "Keep Spark running, so that `penstock sql` on the same machine answers within a second.",
 }
 
 

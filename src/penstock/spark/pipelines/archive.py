@@ -19,12 +19,13 @@ error suspends its topic, which is retried every ``ASIDE_MS`` while the others c
 The run fails with that error when no topic is left, or with ``once`` when the others are
 done.
 
-Between passes small files are compacted and unused ones deleted (``maintenance.py``).
+Between passes small files are compacted and unused ones deleted (``maintenance.py``).  With
+``sql_socket`` the same Spark session also answers ``penstock sql`` (``sql.py``).
 """
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -40,6 +41,7 @@ from penstock.spark.lake.log_comparison import BrokerLog, differing
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines.maintenance import LakeMaintenance
 from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.sql import answering
 from penstock.spark.runtime.jobs import run_tasks
 from penstock.types import check_name
 
@@ -64,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     vacuum_after_ms: int = 24 * HOUR_MS
     # What to do about records that retention has deleted first: error, or skip and put it on record.
     on_gap: Literal["error", "skip"] = "error"
+    # Also answer queries of `penstock sql` on this socket; empty: do not.
+    sql_socket: str = ""
 
     def __post_init__(self) -> None:
         for name in self.topic:
@@ -83,6 +87,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(settings: Settings, context: Context) -> None:
     """Archive until stopped; with ``once`` until everything that is there now is archived."""
+    with answering(settings.sql_socket, context) if settings.sql_socket else nullcontext():
+        _archive(settings, context)
+
+
+def _archive(settings: Settings, context: Context) -> None:
     archive = Archive(settings, context)
     upkeep = LakeMaintenance(context, settings.file_bytes, settings.vacuum_after_ms)
     failures = 0

@@ -31,6 +31,8 @@ class Context:
     stopping    set to stop the run: finish the current batch, and return
     once        true: process what is there now, and return
     tell        adds a line of the result, printed to stdout at the end
+    sql_socket  where the run answers queries, while it does
+    spark_settings  of Spark, until it starts
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class Context:
         self.once = once
         self.stopping = threading.Event()
         self.told: list[str] = []
+        self.sql_socket = ""
+        self.spark_settings = dict(run.spark)
         self._run = run
         self._started = started  # Called when Spark has started.
         self._spark: SparkSession | None = None
@@ -67,7 +71,7 @@ class Context:
 
             is_ours = SparkSession.getActiveSession() is None
             self._spark = session(
-                self._run.master, app=f"penstock {self.name}", ui=self._run.ui, config=self._run.spark
+                self._run.master, app=f"penstock {self.name}", ui=self._run.ui, config=self.spark_settings
             )
             self._jvm = Jvm(self._spark) if is_ours else None
             self._started()

@@ -190,8 +190,14 @@ class Reporter:
 
     def _state(self, state: PipelineState, error: str = "") -> PipelineRun:
         counts = msgspec.structs.asdict(self._context.progress.counts())
-        updated_ms = self._context.clock.wall_ms()
-        return msgspec.structs.replace(self._begun, state=state, error=error, updated_ms=updated_ms, **counts)
+        return msgspec.structs.replace(
+            self._begun,
+            state=state,
+            error=error,
+            updated_ms=self._context.clock.wall_ms(),
+            sql_socket=self._context.sql_socket,
+            **counts,
+        )
 
 
 def sentence_of(error: BaseException) -> str:

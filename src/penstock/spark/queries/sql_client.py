@@ -1,0 +1,110 @@
+"""Runs queries on a warm Spark session of another process on this machine (``sql_server.py``).
+
+Results come as Arrow and are held completely, as those of a session of one's own.  A connection
+that the server has closed because it was idle is opened again; closing it cancels its query.
+"""
+
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import BinaryIO, Final, TypeVar, cast
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, QueryFailed
+from penstock.spark.queries import sql_protocol as protocol
+from penstock.spark.queries.engine import ColumnInfo
+from penstock.spark.queries.query_result import QueryResult
+from penstock.spark.runtime.connections import Address
+from penstock.wire.native_bodies import decode_error
+
+CONNECT_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+def connected_engine(paths: Iterable[str], address: Address) -> "RemoteEngine | None":
+    """An engine at the first of these sockets that somebody listens on, if there is one."""
+    for path in paths:
+        engine = RemoteEngine(path, address)
+        try:
+            engine.connect()
+        except (OSError, EOFError, PenstockError):
+            engine.close()
+            continue
+        return engine
+    return None
+
+
+class RemoteEngine:
+    """Queries on the session of another process, with the caller's own permissions."""
+
+    def __init__(self, path: str, address: Address) -> None:
+        self._path = path
+        self._address = address
+        self._socket: socket.socket | None = None
+
+    def connect(self) -> None:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(CONNECT_S)
+        try:
+            connection.connect(self._path)
+        except OSError:
+            connection.close()
+            raise
+        connection.settimeout(None)  # A query may take long; the server has a limit.
+        self._socket = connection
+        self._incoming = cast("BinaryIO", connection.makefile("rb"))
+        self._out = cast("BinaryIO", connection.makefile("wb"))
+        self._request(protocol.OpenSession(self._address.options))
+
+    def close(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # What was not sent yet is not to be.
+                self._out.close()
+            self._incoming.close()
+            self._socket.close()
+            self._socket = None
+
+    def ask(self, query: str, rows_max: int | None) -> QueryResult:
+        def read() -> QueryResult:
+            self._request(protocol.RunQuery(query, rows_max))
+            with pa.ipc.open_stream(self._incoming) as reader:
+                return QueryResult(reader.read_all())
+
+        return self._again_if_closed(read)
+
+    def names(self) -> list[str]:
+        reply = self._again_if_closed(lambda: self._request(protocol.ListTables()))
+        assert isinstance(reply, protocol.TableNames)
+        return reply.names
+
+    def columns(self, name: str) -> list[ColumnInfo]:
+        reply = self._again_if_closed(lambda: self._request(protocol.ListColumns(name)))
+        assert isinstance(reply, protocol.TableColumns)
+        return [ColumnInfo(*each) for each in reply.columns]
+
+    def _again_if_closed(self, work: Callable[[], T]) -> T:
+        """Queries change nothing, so one whose connection was closed is run again, once."""
+        if self._socket is not None:
+            try:
+                return work()
+            except (EOFError, OSError):
+                self.close()
+            except BaseException as error:
+                if not isinstance(error, PenstockError):
+                    self.close()  # Ctrl-C: the server cancels the query.
+                raise
+        try:
+            self.connect()
+            return work()
+        except (EOFError, OSError) as error:
+            self.close()
+            raise QueryFailed(why="the process that keeps Spark running has ended; try again") from error
+
+    def _request(self, request: protocol.Request) -> protocol.Reply:
+        protocol.send(self._out, request)
+        reply: protocol.Reply = protocol.receive(self._incoming, protocol.REPLIES)
+        if isinstance(reply, protocol.Refused):
+            raise decode_error(reply.error)
+        return reply

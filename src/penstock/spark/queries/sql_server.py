@@ -1,0 +1,264 @@
+"""A warm Spark session behind a Unix socket: the queries of ``penstock sql`` without Spark's start.
+
+    connection ──> thread ──> a session of its own (newSession) ──> result as Arrow
+                      │
+                      └── watches the socket meanwhile: closed, or too slow ──> cancel the query's jobs
+
+Sessions share one Spark context, so what takes long (JVM, Python workers, class loading, code generation) is
+paid once; ``warm_up`` pays it before the first caller.
+
+Whose permissions a query has: those of the caller, who sends its address and credentials.  Credentials of
+this process must not stand in for missing ones, so its environment may not contain any when Spark starts
+(``forget_credentials``).  The socket has mode 0600, and callers of other users are refused.
+
+Sessions also share Spark's catalog, so a statement that would change it is refused: callers could see
+each other's tables.  Queries, temporary views, EXPLAIN, SHOW and DESCRIBE are not affected.
+
+Limits: ``CONNECTIONS_MAX`` connections, ``QUERY_S_MAX`` seconds and ``ROWS_MAX`` rows for a query, ``IDLE_S``
+seconds between two requests; Spark limits the bytes of a result (``spark.driver.maxResultSize``).
+"""
+
+import logging
+import os
+import select
+import socket
+import struct
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from penstock.client.login import KEY_VARIABLE
+from penstock.clock import Clock
+from penstock.errors import PenstockError, QueryFailed, QueryInvalid
+from penstock.spark.queries import sql_protocol as protocol
+from penstock.spark.queries.engine import LocalEngine
+from penstock.spark.queries.query_result import QueryResult
+from penstock.spark.queries.views import Tables
+from penstock.spark.runtime.connections import Address
+from penstock.spark.runtime.error_messages import quoted, unlogged
+from penstock.wire.native_bodies import encode_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("penstock.spark")
+
+CONNECTIONS_MAX: Final = 16
+QUERY_S_MAX: Final = 600.0
+ROWS_MAX: Final = 5_000_000
+IDLE_S: Final = 600.0  # A client reconnects by itself.
+LOOK_S: Final = 0.25  # How often a running query's connection is looked at, if nothing happens on it.
+CREDENTIALS: Final = struct.Struct("3i")  # Of the peer: process, user, group.
+
+# Statements that are commands for Spark, and change nothing that callers share.
+HARMLESS: Final = frozenset(
+    {
+        "ExplainCommand", "DescribeRelation", "DescribeQueryCommand", "DescribeColumn", "DescribeFunction",
+        "ShowTables", "ShowViews", "ShowColumns", "ShowFunctions", "ShowNamespaces", "SetCommand",
+    }
+)  # fmt: skip
+PACKAGE: Final = "org.apache.spark.sql.catalyst.plans.logical"
+COMMANDS: Final = (f"{PACKAGE}.Command", f"{PACKAGE}.ParsedStatement")
+
+T = TypeVar("T")
+
+
+def forget_credentials() -> None:
+    """Take the key of this process out of its environment, before Spark and its workers inherit it."""
+    os.environ.pop(KEY_VARIABLE, None)
+
+
+class SqlServer:
+    """Listens until it is closed; use it with ``with``."""
+
+    def __init__(self, spark: "SparkSession", path: Path, clock: Clock) -> None:
+        assert KEY_VARIABLE not in os.environ, "call forget_credentials before Spark starts"
+        self.path: Final = path
+        self.clock: Final = clock
+        self.used_ms = clock.steady_ms()  # When the last request ended.
+        self._spark = spark
+        self._listener = listening(path)
+        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._thread = threading.Thread(target=self._accept, name="sql-server", daemon=True)
+        self._unlogged = unlogged()  # For as long as it listens: queries of several threads fail at once.
+
+    def __enter__(self) -> "SqlServer":
+        self._unlogged.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unlogged.__exit__(None, None, None)
+        self._listener.shutdown(socket.SHUT_RDWR)  # Ends the wait for the next connection.
+        self._thread.join()
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
+
+    def warm_up(self, address: Address) -> None:
+        """Run a query of each kind, so that the first caller does not wait for Spark's own start."""
+        engine = LocalEngine(Tables(self._spark.newSession(), address))
+        engine.ask("select count(*) from __groups", 1)
+        topics = [name for name in engine.names() if "__" not in name]
+        if topics:
+            engine.ask(f"select * from {quoted(topics[0])} limit 1", 1)
+
+    def _accept(self) -> None:
+        for number in count():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # Closed.
+            name = f"penstock-sql-{number}"
+            threading.Thread(target=self._serve, args=(connection, name), name=name, daemon=True).start()
+
+    def _serve(self, connection: socket.socket, name: str) -> None:
+        with connection:
+            if not _is_ours(connection):
+                return
+            if not self._slots.acquire(blocking=False):
+                with connection.makefile("wb") as out:
+                    _refuse(out, QueryFailed(why=f"{CONNECTIONS_MAX} others are connected; try again later"))
+                return
+            try:
+                SqlConnection(self, self._spark, connection, name).serve()
+            except Exception:
+                logger.exception("a connection for SQL queries failed")
+            finally:
+                self._slots.release()
+
+
+def listening(path: Path) -> socket.socket:
+    """A socket that only this user may connect to."""
+    path.unlink(missing_ok=True)  # Of a process that was killed: the name of the run is taken by this one.
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(CONNECTIONS_MAX)
+    return listener
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether the caller is the same user; not every system looks at the mode of a socket."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    _, user, _ = CREDENTIALS.unpack(found)
+    return bool(user == os.getuid())
+
+
+class SqlConnection:
+    """One caller: its session, and its requests one after the other."""
+
+    def __init__(
+        self, server: SqlServer, spark: "SparkSession", connection: socket.socket, name: str
+    ) -> None:
+        self._server = server
+        self._clock = server.clock
+        self._spark = spark
+        self._socket = connection
+        self._name = name  # Of its Spark jobs.
+        self._engine: LocalEngine | None = None
+        self._session: SparkSession | None = None
+
+    def serve(self) -> None:
+        self._socket.settimeout(IDLE_S)
+        # Spark knows whose jobs they are by the thread, so all of them are run by one.
+        with (
+            self._socket.makefile("rb") as incoming,
+            self._socket.makefile("wb") as out,
+            ThreadPoolExecutor(1, thread_name_prefix=self._name) as worker,
+        ):
+            try:
+                while True:
+                    self._answer(protocol.receive(incoming, protocol.REQUESTS), out, worker)
+                    self._server.used_ms = self._clock.steady_ms()
+            except (EOFError, OSError, ValueError, msgspec.MsgspecError):
+                return  # It has left, says nothing for long, or does not speak this protocol.
+
+    def _answer(self, request: protocol.Request, out: Any, worker: ThreadPoolExecutor) -> None:
+        try:
+            result = self._waited(worker.submit(self._work, request))
+        except PenstockError as error:
+            _refuse(out, error)
+            return
+        if isinstance(result, QueryResult):
+            protocol.send(out, protocol.Done())
+            with pa.ipc.new_stream(out, result.table.schema) as writer:
+                writer.write_table(result.table)
+            out.flush()
+        else:
+            protocol.send(out, result)
+
+    def _waited(self, future: "Future[T]") -> T:
+        """The result; cancels the query if it takes too long, or if the caller leaves."""
+        until_ms = self._clock.steady_ms() + QUERY_S_MAX * 1000
+        while not wait([future], LOOK_S).done:
+            if self._has_left():
+                self._cancel()
+                raise EOFError
+            if self._clock.steady_ms() >= until_ms:
+                self._cancel()
+                raise QueryFailed(why=f"it took longer than {QUERY_S_MAX:.0f} s")
+        return future.result()
+
+    def _has_left(self) -> bool:
+        readable, _, _ = select.select([self._socket], [], [], 0)
+        return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
+
+    def _cancel(self) -> None:
+        self._spark.sparkContext.cancelJobGroup(self._name)
+
+    # In the worker's thread.
+
+    def _work(self, request: protocol.Request) -> "QueryResult | protocol.Reply":
+        self._spark.sparkContext.setJobGroup(self._name, "penstock sql", interruptOnCancel=True)
+        if isinstance(request, protocol.OpenSession):
+            self._session = self._spark.newSession()
+            self._engine = LocalEngine(Tables(self._session, Address(**request.options)))
+            return protocol.Done()
+        if self._engine is None or self._session is None:
+            raise QueryInvalid(why="open a session first")
+        if isinstance(request, protocol.RunQuery):
+            _check_statement(self._session, request.query)
+            return self._run(self._engine, request)
+        if isinstance(request, protocol.ListTables):
+            return protocol.TableNames(self._engine.names())
+        return protocol.TableColumns([(name, kind) for name, kind in self._engine.columns(request.table)])
+
+    def _run(self, engine: LocalEngine, request: protocol.RunQuery) -> QueryResult:
+        wanted = ROWS_MAX + 1 if request.rows_max is None else min(request.rows_max, ROWS_MAX + 1)
+        result = engine.ask(request.query, wanted)
+        if len(result) > ROWS_MAX:
+            why = f"its result has more than {ROWS_MAX:,} rows; use --master local[*], or write it with Spark"
+            raise QueryFailed(why=why)
+        return result
+
+
+def _refuse(out: Any, error: PenstockError) -> None:
+    protocol.send(out, protocol.Refused(encode_error(error)))
+
+
+def _check_statement(session: "SparkSession", query: str) -> None:
+    """Refuse statements that change what all sessions share; Spark reports syntax errors itself."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    internals: Any = session._jsparkSession  # noqa: SLF001 - there is no other way to parse.
+    try:
+        plan = internals.sessionState().sqlParser().parsePlan(query)
+    except (PySparkException, Py4JError):
+        return
+    kind = plan.getClass().getSimpleName()
+    if kind == "CreateViewCommand" and plan.viewType().toString().startswith("LocalTempView"):
+        return
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to look at a plan.
+    is_a = jvm.py4j.reflection.TypeUtil.isInstanceOf
+    if kind not in HARMLESS and any(is_a(name, plan) for name in COMMANDS):
+        why = "a warm session runs queries only; for other statements add --master local[*]"
+        raise QueryInvalid(why=why)
