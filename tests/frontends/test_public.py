@@ -5,9 +5,11 @@ import pytest
 from penstock.errors import CorruptionError, DiskFull, PenstockError, StorageFailed, TopicNotFound
 from penstock.frontends.http.problems import problem
 from penstock.frontends.kafka.errors import words_of
+from penstock.frontends.native.publishing import outcome
 from penstock.frontends.native.session import _public_error
 from penstock.frontends.public import public, within_data
 from penstock.frontends.text.errors import words
+from penstock.wire.native_bodies import decode_error
 
 PATH = "/srv/penstock/data/topics/orders/0/00000000000000000000.log"
 ERRORS = [
@@ -20,6 +22,7 @@ ERRORS = [
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
 def test_no_protocol_tells_a_path_of_the_machine(error: PenstockError) -> None:
     told = [problem(error).detail, words_of(error), words(error), str(_public_error(error))]
+    told.append(str(decode_error(outcome(error).error)))
 
     assert not [sentence for sentence in told if "/srv" in sentence]
     assert "topics/orders/0/00000000000000000000.log" in told[0]

@@ -100,6 +100,28 @@ def test_nothing_is_acknowledged_that_goes_to_deleted_files(tmp_path: Path) -> N
         server.kill()
 
 
+def test_a_partition_without_files_does_not_bring_a_removed_topic_back(tmp_path: Path) -> None:
+    with Server(tmp_path, listeners=LISTENERS) as server, penstock.connect(server.url) as broker:
+        broker.create_topic("orders", partitions=3)
+        broker.publish("orders", b"kept", partition=0)
+        folder = server.data / "topics" / "orders"
+        shutil.rmtree(folder)
+
+        for partition in range(3):
+            for delay in (None, "1h"):
+                with pytest.raises(StorageFailed) as refused:
+                    broker.publish("orders", b"lost", partition=partition, delay=delay)
+                assert refused.value.path.startswith("topics/orders/")  # No path of the machine.
+        with pytest.raises(StorageFailed):
+            broker.create_group("orders", "billing")
+            broker.consumer("orders", group="billing").receive()
+
+        assert not folder.exists()
+        assert get(server, "/readyz")[0] == 503
+        assert len(lines(server, "removed while they were in use")) == 1
+        server.kill()
+
+
 def test_a_data_directory_that_is_moved_away_is_noticed_though_nobody_writes(tmp_path: Path) -> None:
     with Server(tmp_path, listeners=LISTENERS) as server, penstock.connect(server.url) as broker:
         broker.create_topic("orders", partitions=1)

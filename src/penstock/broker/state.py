@@ -481,6 +481,8 @@ class State:
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
         """A log was opened: report what is wrong with it, and have it committed."""
         self.problems.watch(log, what, topic, partition)
+        if not (self.in_memory or log.cached or log.config.durability == "memory"):
+            log.home = self.directory if topic is None else f"{self.directory}/topics/{topic}"
         log.on_sync = self.commit.mark
         if log.durable < log.written:
             self.commit.mark(log)

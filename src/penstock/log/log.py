@@ -53,7 +53,7 @@ from crc32c import crc32c
 
 from penstock.errors import Closed, OffsetOutOfRange, PenstockError, StorageFailed
 from penstock.log.damage import DamagedRange
-from penstock.log.files import File, Files
+from penstock.log.files import DELETED, File, Files
 from penstock.log.index import LaneRange
 from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
@@ -147,6 +147,8 @@ class Log(LogReader):
         self.durable = 0  # ... and how many of them a sync has covered.
         self.failed: PenstockError | None = None  # Never cleared: what every append raises from then on.
         self.on_trouble: Callable[[PenstockError], None] = _ignore  # Told when a write or a sync fails.
+        # Directory above the log that its first file does not create: if it is missing, it was removed.
+        self.home: str | None = None
         # Files that are a cache: called by ``sync``; a commit round is to take what was written.
         self.on_sync: Callable[[Log], None] = _ignore_sync
         self._taken = Slice(
@@ -303,6 +305,10 @@ class Log(LogReader):
         active = self._active
         if active.closed:
             raise Closed(what=f"log {self.path}")
+        if self.home is not None and not self._files.exists(self.home):
+            self.failed = StorageFailed(path=self.path, why=DELETED)
+            self.on_trouble(self.failed)
+            raise self.failed
         self._files.make_directory(self.path, sync=False)
         self._names_synced = False
         active.file = self._files.open(active.log_path, create=True)

@@ -108,7 +108,7 @@ class FarTimes:
         data = bucket.buffer.tobytes()
         try:
             if not bucket.spilled:
-                self._files.make_directory(self._directory)
+                self._files.make_directory(self._directory, sync=False)  # Nothing above the schedule.
             file = self._files.open(bucket.path, create=True)
             try:
                 file.append((data,))

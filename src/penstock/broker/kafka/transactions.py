@@ -124,7 +124,6 @@ class Transactions:
         if self._state.ledger is None:
             if self._state.files.cache:
                 raise NotInCluster(what="Kafka transactions")
-            self._state.files.make_directory(self._directory)
             durability = "memory" if self._state.in_memory else "fsync"
             self._state.ledger = Ledger(self._state.files, self._directory, durability, self._state.clock)
             self._state.watch(self._state.ledger.log, "ledger of transactions")

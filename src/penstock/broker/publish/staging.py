@@ -234,7 +234,6 @@ class Staging:
             if topic.files.cache:
                 raise NotInCluster(what="the exactly-once sink of Spark")
             directory = _directory(topic)
-            topic.files.make_directory(directory)
             durability = "memory" if topic.settings.durability == "memory" else "fsync"
             topic.intents = Intents(topic.name, topic.files, directory, durability, self._state.clock)
             self._state.watch(topic.intents.log, "intents", topic.name)

@@ -96,7 +96,6 @@ def open_schedule(state: State, partition: Partition) -> Schedule:
     if partition.schedule is None:
         directory = f"{partition.directory}/{SCHEDULE}"
         files = partition.topic.files
-        files.make_directory(directory)
         config = LogConfig(durability=partition.topic.settings.durability)
         partition.schedule = Schedule.open(files, directory, config, partition.log, state.clock.wall_ms())
         state.watch(partition.schedule.log, "schedule", partition.topic.name, partition.number)

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.errors import MetadataStale, PenstockError
 from penstock.frontends.native.session import NativeSession
+from penstock.frontends.public import public
 from penstock.model.message import Receipt
 from penstock.wire import native
 from penstock.wire.native import PublishOutcome
@@ -61,7 +62,7 @@ def _any_refused(answers: list[Receipt | PenstockError]) -> bool:
 
 def outcome(answer: Receipt | PenstockError) -> PublishOutcome:
     if isinstance(answer, PenstockError):
-        return PublishOutcome(0, 0, 0, native.REFUSED, encode_error(answer))
+        return PublishOutcome(0, 0, 0, native.REFUSED, encode_error(public(answer)))
     assert answer.offset is not None, "a batch is never scheduled"
     state = native.DUPLICATE if answer.duplicate else native.WRITTEN
     return PublishOutcome(answer.partition, answer.offset, answer.timestamp, state)
