@@ -130,6 +130,16 @@ def test_thousands_of_partitions_come_are_used_and_go(server: Server, broker: Re
         time.sleep(0.5)  # The next maintenance frees its memory.
 
 
+def test_a_topic_with_as_many_partitions_as_there_can_be_comes_and_goes(
+    server: Server, broker: RemoteBroker
+) -> None:
+    with without_stalls(server):
+        broker.create_topic("most", partitions=10_000)
+        publish_everywhere(broker, "most", BATCH)
+        broker.delete_topic("most")
+        until(lambda: not any("most" in each.name for each in (server.data / "topics").iterdir()))
+
+
 def test_a_server_with_thousands_of_partitions_stops_and_starts(server: Server, broker: RemoteBroker) -> None:
     broker.create_topic("kept", partitions=KEPT)
     broker.create_group("kept", "workers")

@@ -74,3 +74,26 @@ def test_clients_that_do_not_read_or_do_not_finish_do_not_keep_a_server_from_sto
             assert server.stop() == 0
             assert time.monotonic() - began < STOP_S + 5
     server.check_log()
+
+
+def test_what_a_stop_has_no_time_to_flush_is_recovered(tmp_path: Path) -> None:
+    with Server(tmp_path, settings={"PENSTOCK_SERVER__STOP_TIMEOUT": "1ms"}) as server:
+        with penstock.connect(server.url) as broker:
+            for durability in ("fsync", "os"):
+                broker.create_topic(durability, partitions=100, durability=durability)
+                messages = [penstock.Message(b"%d" % number, partition=number) for number in range(100)]
+                broker.publish_batch(durability, messages)
+                with broker.consumer(durability) as consumer:
+                    acked = consumer.receive(30)
+                    consumer.ack(acked)
+
+        assert server.stop() == 0
+
+        assert "could not be flushed to disk in time; the next start recovers them" in server.log()
+        server.start()
+        with penstock.connect(server.url) as broker:
+            for durability in ("fsync", "os"):
+                assert broker.describe_topic(durability).messages == 100
+                with broker.consumer(durability) as consumer:
+                    left = consumer.receive(200)
+                assert {(message.attempt, len(left)) for message in left} == {(1, 70)}

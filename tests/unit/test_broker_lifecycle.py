@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.broker.topic.topics import partition_logs
 from penstock.errors import Closed, DirectoryInUse, DirectoryUnusable, DiskFull, TopicNotFound
 from penstock.log.files import MemoryFiles
 from penstock.model.access import Grant
@@ -552,3 +553,18 @@ def test_a_directory_that_is_not_only_ours_keeps_its_mode(tmp_path: Path) -> Non
 
     assert tmp_path.stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "topics").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_topic_with_thousands_of_logs_is_closed_with_one_error() -> None:
+    """Each log needs its turn at once, so an error of its own for each would stop the event loop."""
+    with TestBroker.open() as broker:
+        broker.create_topic("orders", partitions=50)
+        broker.create_group("orders", "billing")
+        partitions = list(broker._core.state.topics["orders"].partitions)
+        logs = [log for partition in partitions for log in partition_logs(partition)]
+
+        broker.delete_topic("orders")
+
+        assert len(logs) == 100
+        assert {str(log.failed) for log in logs} == {"the topic orders is closed; open a new one [CLOSED]"}
+        assert len({id(log.failed) for log in logs}) == 1

@@ -429,7 +429,7 @@ def test_a_log_whose_directory_is_gone_on_purpose_reports_no_trouble() -> None:
     log.on_trouble = told.append
     publish(log, b"a")
 
-    log.give_up()
+    log.give_up(Closed(what="topic orders"))
 
     with pytest.raises(Closed):
         log.sync()

@@ -67,6 +67,10 @@ class EmbeddedAsyncBroker(AsyncBroker):
         """Have it called when the next operation begins, and only then."""
         self._loop_driver.on_work = function
 
+    async def close_within(self, timeout_ms: int) -> None:
+        """Close; what is not on the disk by then is left to the recovery of the next start."""
+        await self._loop_driver.close(timeout_ms, bounded=True)
+
     async def run(self, work: Work[T]) -> T:
         """Run an operation to its end, for a door that awaits it."""
         return await self._loop_driver.run(work)

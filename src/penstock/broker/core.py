@@ -24,6 +24,7 @@ A ``Core`` does no waiting and starts no thread.  Its operations are steps
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 
@@ -251,21 +252,32 @@ class Core:
                 self.dead_letters.bury_soon(cursor)
             self.state.alarms.set(cursor, cursor.engine.next_due_ms(self.state.clock.steady_ms()))
 
-    def close(self) -> Steps[None]:
+    def close(self, flush_ms: int | None = None) -> Steps[None]:
         """Release leases, write everything down, let go of the directory.  No calls come any more.
 
-        The steps only give way, as those of ``open``; they must be taken to the end.
+        Partitions that are not closed after ``flush_ms`` are left as after a crash, which loses nothing that
+        was acknowledged.  The steps only give way, as those of ``open``; they must be taken to the end.
         """
+        late_ms = None if flush_ms is None else self.state.clock.steady_ms() + flush_ms
+        left = 0
         try:
             for topic in self.state.topics.values():
                 for group in topic.groups.values():
                     for consumer in list(group.consumers.values()):
                         self.close_consumer(consumer)
                 for partition in topic.partitions:
-                    self._close_partition(partition)
+                    if late_ms is None or self.state.clock.steady_ms() < late_ms:
+                        self._close_partition(partition)
+                    else:
+                        self._leave_partition(partition)
+                        left += 1
                     if partition.number % SLICE == SLICE - 1:
                         yield GiveWay()
                 yield GiveWay()
+            if left:
+                logger.warning(
+                    "%d partitions could not be flushed to disk in time; the next start recovers them", left
+                )
             self._close_ledger()
         finally:
             self.state.closed = True
@@ -290,6 +302,14 @@ class Core:
                 close()
             except PenstockError as error:
                 logger.warning("closing %s: %s", partition.directory, error)
+        for log in partition_logs(partition):
+            log.abandon()
+
+    def _leave_partition(self, partition: Partition) -> None:
+        """Close the files without a sync; what was noted is written, so that released leases stay so."""
+        if partition.journal is not None:
+            with suppress(PenstockError):
+                partition.journal.flush()
         for log in partition_logs(partition):
             log.abandon()
 

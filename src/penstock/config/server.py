@@ -68,7 +68,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Data directory, created if it is missing; ":memory:" keeps everything in memory, until the process ends.
     data: str = "data"
-    # How long a shutdown may take: in-flight requests finish, leases are released, state is flushed to disk.
+    # How long a shutdown may take: in-flight requests finish, leases are released, state is flushed to disk;
+    # what is not flushed by then is recovered at the next start.
     stop_timeout_ms: int = 10_000
     # Lowest level of log lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"

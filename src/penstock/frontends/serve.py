@@ -59,6 +59,7 @@ CONNECTIONS_MIN: Final = 16  # Less would not do, whatever the system allows.
 FILES_SPARE: Final = 256  # Descriptors beside connections and logs: sockets, pipes, small files.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+FLUSH_SHARE: Final = 0.2  # Of the stop's time, what is left for the disk if clients do not let go.
 STORAGE_CHECK_S: Final = 1.0  # How often to look whether the data directory is still there.
 FIRST_KEY: Final = "first-admin"
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
@@ -210,15 +211,16 @@ class Server:
         if self._watching is not None:
             self._watching.cancel()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.config.server.stop_timeout_ms / 1000
+        limit_s = self.config.server.stop_timeout_ms / 1000
+        deadline = loop.time() + limit_s
         for accepting in self._accepting:
             accepting.close()
-        await self._drain(deadline)
+        await self._drain(deadline - limit_s * FLUSH_SHARE)
         self._watchdog.stop()
         self.gateway.close()
         if self.membership is not None:
             await self.membership.leave()
-        await self.broker.close(timeout=max(deadline - loop.time(), 0))
+        await self.broker.close_within(max(round(1000 * (deadline - loop.time())), 0))
         if self.membership is not None:
             await self.membership.close()
 

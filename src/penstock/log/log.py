@@ -494,10 +494,10 @@ class Log(LogReader):
                 for segment in self._segments:
                     segment.close()
 
-    def give_up(self) -> None:
+    def give_up(self, error: PenstockError) -> None:
         """Write and sync nothing any more: its directory is gone, and that is no fault of the disk."""
         if self.failed is None:
-            self.failed = Closed(what=f"log {self.path}")
+            self.failed = error
 
     def abandon(self) -> None:
         """Close the files, as they are but for room: for an open that failed, or a topic that is deleted."""

@@ -133,7 +133,7 @@ async def test_the_end_is_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     server = await Server.open(config(tmp_path))
     order: list[str] = []
     place = server.addresses["text"]
-    drain, close = server._listeners["text"].drain, server.broker.close
+    drain, close = server._listeners["text"].drain, server.broker.close_within
 
     async def draining() -> None:
         with pytest.raises(OSError, match=r".*"):
@@ -142,12 +142,12 @@ async def test_the_end_is_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await drain()
         order.append("drained")
 
-    async def closing(timeout: Any = None) -> None:  # noqa: ASYNC109 - as the broker has it.
+    async def closing(timeout_ms: int) -> None:
         order.append("closing")
-        await close(timeout)
+        await close(timeout_ms)
 
     monkeypatch.setattr(server._listeners["text"], "drain", draining)
-    monkeypatch.setattr(server.broker, "close", closing)
+    monkeypatch.setattr(server.broker, "close_within", closing)
     await server.stop()
 
     assert order == ["refused", "drained", "closing"]

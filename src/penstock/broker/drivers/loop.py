@@ -470,23 +470,30 @@ class LoopDriver(Driver):
         except PenstockError as error:
             self._core.storage.retry_later(error)
 
-    async def close(self, timeout_ms: int | None) -> None:
-        """Let running calls finish, up to the deadline; then release, write down, close."""
+    async def close(self, timeout_ms: int | None, *, bounded: bool = False) -> None:
+        """Let running calls finish, up to the deadline; then release, write down, close.
+
+        ``bounded``: the deadline is for all of it.  Half of the time is for running calls, and what is not on
+        the disk at the end is left to the recovery of the next start.
+        """
         if self._closing:
             return
+        loop = asyncio.get_running_loop()
         limit_s = (self._state.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = loop.time() + limit_s
+        wait_s = limit_s / 4 if bounded else limit_s  # There are two waits.
         self._closing = True
         self._state.closed = True
         self._state.wake_all()
         if self._active:
             try:
-                await asyncio.wait_for(self._idle.wait(), limit_s)
+                await asyncio.wait_for(self._idle.wait(), wait_s)
             except TimeoutError:
                 logger.warning("closing with %d calls unfinished", self._active)
         self._ring.set()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=limit_s)
-        steps = self._core.close()
+            await asyncio.wait(self._tasks, timeout=wait_s)
+        steps = self._core.close(max(round(1000 * (deadline - loop.time())), 0) if bounded else None)
         try:
             for _ in steps:
                 await asyncio.sleep(0)

@@ -34,7 +34,7 @@ from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.groups import SYNCED_SLICE, Groups, journal_durable
 from penstock.broker.turns import Turn
 from penstock.config.broker import GroupSettings, TopicOptions, TopicSettings, settings_with
-from penstock.errors import InvalidValue, LimitReached, PenstockError, TopicExists
+from penstock.errors import Closed, InvalidValue, LimitReached, PenstockError, TopicExists
 from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.types import check_name
@@ -234,8 +234,9 @@ class Topics:
         """Let a topic be gone; ``sweep`` removes its files."""
         topic = self._state.topic(name)
         self._catalogue.take_away(topic)
-        for log in _logs(topic):
-            log.give_up()
+        gone = Closed(what=f"topic {name}")
+        for log in _logs(topic):  # All at once, or one of them would find that its file was deleted.
+            log.give_up(gone)
         topic.deleted = True
         del self._state.topics[topic.name]
         self._state.gone.append(topic)
