@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stalls import check_logged
 
 from penstock.cli import connecting
 from penstock.cli.main import main
@@ -96,11 +97,13 @@ def cli(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of its own."""
-    data = tmp_path_factory.mktemp("server") / "data"
+    folder = tmp_path_factory.mktemp("server")
+    data, log = folder / "data", folder / "server.log"
     command = [sys.executable, "-m", "penstock", "serve", "--data", str(data), "--native", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--text", "off", "--status", "off", "--http", "off", "--kafka", "off"],
         stdout=subprocess.PIPE,
+        stderr=log.open("w"),
         text=True,
     )
     assert process.stdout is not None
@@ -109,6 +112,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield facts["native"].strip()
         process.terminate()
         assert process.wait(timeout=60) == 0
+        check_logged(log.read_text())
     finally:
         process.kill()
         process.wait()

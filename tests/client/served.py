@@ -8,9 +8,11 @@ to the next, so that a wait of an hour is over at once.
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from tests.stalls import watched
 
 from penstock.config.server import LimitSettings
 from penstock.frontends.kqueue.server import KQueueProtocol
@@ -45,7 +47,9 @@ class VirtualServer:
         self.port = 0
         self.key: str | None = None  # Of an admin, where keys are asked for.
         self._authentication = authentication
+        self._watching = ExitStack()
         self.run(self.start())
+        self.run(self._watch())
 
     @property
     def url(self) -> str:
@@ -55,6 +59,13 @@ class VirtualServer:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _watch(self) -> None:
+        self._watching.enter_context(watched())
+
+    async def _end_watch(self) -> None:
+        """Fails if the loop stood still."""
+        self._watching.close()
 
     async def start(self) -> None:
         """Open the broker and listen, on the same port as before if there was one."""
@@ -114,10 +125,13 @@ class VirtualServer:
     def close(self) -> None:
         """End it, and its thread."""
         if self._thread.is_alive():
-            self.run(self.stop())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            try:
+                self.run(self.stop())
+                self.run(self._end_watch())
+            finally:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -11,13 +11,27 @@ from penstock.broker.access.access import AccessBook
 from penstock.broker.journal.intents import Finished
 from penstock.broker.storage.checked_json import encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
+from penstock.cluster.core.agreement import State
+from penstock.cluster.core.wal import Slice, encode_entry, encode_tombstone
+from penstock.cluster.routing.peers import PeerHello
 from penstock.delivery import events
+from penstock.errors import TopicNotFound
 from penstock.frontends.kafka.apis import APIS
 from penstock.groups.transactions import Transaction
 from penstock.log.index import IndexHead, SegmentIndex, encode_index, encode_lanes
 from penstock.schedule import entries
+from penstock.wire import native
 from penstock.wire.compression import compress
 from penstock.wire.kafka.codec import encode
+from penstock.wire.native import LeasedBatch, PublishOutcome
+from penstock.wire.native_bodies import (
+    assigned_frame,
+    consumer_closed_frame,
+    encode_body,
+    encode_call,
+    encode_error,
+    error_frame,
+)
 from penstock.wire.records import BatchBuilder, decode_batch, encode_values
 
 
@@ -68,6 +82,43 @@ def index() -> list[bytes]:
     return [encode_index(head, made), encode_lanes(0, 9000, [(3, 9, 1)])]
 
 
+def answers() -> list[bytes]:
+    """Bodies of every kind of answer and push."""
+    batch = LeasedBatch(1, 2, 1, 0, 2, bytes(encode_values([b"one", b"two"], 1000)))
+    refused = encode_error(TopicNotFound(topic="orders"))
+    frames = [
+        native.encode_published(1, [PublishOutcome(0, 7, 5, native.WRITTEN)], 0),
+        native.encode_published(1, [PublishOutcome(0, 0, 0, native.REFUSED, refused)], 1),
+        native.encode_producer(1, 9),
+        native.encode_received(1, [batch]),
+        native.encode_delivery(3, [batch]),
+        native.encode_fetched(1, 0, 2, 2, 0),
+        error_frame(1, TopicNotFound(topic="orders")),
+        consumer_closed_frame(3, TopicNotFound(topic="orders")),
+        assigned_frame(3, [0, 1]),
+    ]
+    return [bytes(frame[native.HEADER_BYTES :]) for frame in frames]
+
+
+def peers() -> list[bytes]:
+    """A greeting, and calls."""
+    greeting = encode_body(0, 1, PeerHello(nonce=b"n" * 16, proof=b"p" * 32))[native.HEADER_BYTES :]
+    calls = [
+        encode_call(
+            1, "fetch", {"topic": "t", "partition": 0, "offset": 0, "max_bytes": 9, "journal": False}
+        ),
+        encode_call(1, "committed_offsets", {"topic": "t", "group": "g"}),
+    ]
+    return [bytes(greeting), *(bytes(call[native.HEADER_BYTES :]) for call in calls)]
+
+
+def objects() -> list[bytes]:
+    """Entries of a WAL, with and without their first line."""
+    slices = [(Slice("orders", 0, 1, "data", 0, 5), b"bytes")]
+    whole = [encode_entry("nonce", slices), encode_tombstone("nonce")]
+    return [*whole, *(data.partition(b"\n")[2] for data in whole), msgspec.json.encode(State())]
+
+
 def main() -> None:
     """Write those that are missing."""
     corpus.FOLDER.mkdir(exist_ok=True)
@@ -102,6 +153,9 @@ def main() -> None:
             encode_checked(AccessBook()),
         ],
         "index_file": index(),
+        "server_answers": answers(),
+        "peer_calls": peers(),
+        "store_object": objects(),
     }
     for target, inputs in seeds.items():
         for data in inputs:

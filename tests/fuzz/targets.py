@@ -15,6 +15,12 @@ from penstock.broker.access.access import AccessBook
 from penstock.broker.journal import intents, ledger
 from penstock.broker.storage.checked_json import decode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
+from penstock.cluster.core.agreement import State
+from penstock.cluster.core.objects import wrap
+from penstock.cluster.core.sealing import Beat
+from penstock.cluster.core.wal import WAL, decode_entry
+from penstock.cluster.routing.calls import PEER_CALLS
+from penstock.cluster.routing.peers import PeerHello
 from penstock.delivery import events
 from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal, is_http, spoken
@@ -39,8 +45,11 @@ from penstock.wire.native_bodies import (
     OpenConsumer,
     PublishMessages,
     RejectBody,
+    decode_assigned,
     decode_body,
     decode_call,
+    decode_consumer_closed,
+    decode_error_frame,
 )
 from penstock.wire.records import Record, check_batch, decode_batch, read_header
 
@@ -188,10 +197,43 @@ def index_file(data: bytes) -> None:
     attempt(lambda text: decode_lanes(text, 0, len(text)), data)
 
 
+ANSWERS: Final[tuple[Target, ...]] = (
+    native.decode_published, native.decode_producer, native.decode_received, native.decode_delivery,
+    native.decode_fetched, decode_error_frame, decode_consumer_closed, decode_assigned,
+)  # fmt: skip
+
+
+def server_answers(data: bytes) -> None:
+    """The body of an answer or of a push, for a client."""
+    for decoder in ANSWERS:
+        attempt(decoder, data)
+
+
+def peer_calls(data: bytes) -> None:
+    """What a node of a cluster sends to another one: its greeting, or a call by name."""
+    attempt(lambda body: decode_body(body, PeerHello), data)
+    attempt(_peer_call, data)
+
+
+def _peer_call(body: bytes) -> None:
+    name, raw = decode_call(body)
+    described = PEER_CALLS.get(name)
+    if described is not None:
+        decode_body(bytes(raw), described.arguments, 0)
+
+
+def store_object(data: bytes) -> None:
+    """An object of a cluster's store: as it is, and with the first line that makes it a valid one."""
+    attempt(lambda text: decode_entry("wal", text), data)
+    attempt(lambda text: decode_entry("wal", wrap(WAL, text)), data)
+    for kind in (State, Beat):
+        attempt(lambda text, kind=kind: msgspec.json.decode(text, type=kind), data)  # type: ignore[misc]
+
+
 TARGETS: Final[dict[str, Target]] = {
     target.__name__: partial(attempt, target)
     for target in (
         native_frames, kafka_requests, record_batch, text_lines, http_body, journal_event, schedule_record,
-        stored_decision, sealed_file, index_file,
+        stored_decision, sealed_file, index_file, server_answers, peer_calls, store_object,
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import pytest
@@ -11,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tests.clustered import Node, open_nodes
+from tests.stalls import watched
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import KafkaSettings, LimitSettings
@@ -36,6 +38,7 @@ class KafkaCluster:
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self.nodes: list[Node] = []
+        self._watching = ExitStack()
         self.run(self._start())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -53,15 +56,18 @@ class KafkaCluster:
             port = server.sockets[0].getsockname()[1]
             addresses[node.number] = addresses[node.number]._replace(kafka=port)
         await self.nodes[0].broker.create_topic("orders", partitions=PARTITIONS)
+        self._watching.enter_context(watched())
 
     def address(self, node: int) -> str:
         return f"127.0.0.1:{self.nodes[0].table.addresses[node].kafka}"
 
     def close(self) -> None:
-        self.run(self._stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        try:
+            self.run(self._stop())
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
 
     async def _stop(self) -> None:
         for listener, server in self._listeners:
@@ -70,6 +76,7 @@ class KafkaCluster:
         for node in self.nodes:
             await node.stop()
             await node.broker.close(timeout=1)
+        self._watching.close()  # Fails if the loop stood still.
 
     async def move(self, partition: int, source: int, target: int) -> None:
         """An empty partition gets another owner, and a new epoch."""

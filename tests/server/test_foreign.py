@@ -114,15 +114,9 @@ def topics(server: Server) -> dict[str, int]:
         return {name: peer.call("describe_topic", name=name).messages for name in found}
 
 
-@pytest.mark.parametrize(("name", "port"), PAIRS)
-@pytest.mark.parametrize("pieces", [1, 40], ids=["at-once", "in-pieces"])
-def test_bytes_of_one_protocol_do_nothing_on_the_port_of_another(
-    server: Server, bystander: Bystander, name: str, port: str, pieces: int
-) -> None:
-    before = topics(server)
-    data = SPOKEN[name][0]
+def answer_to(server: Server, port: str, data: bytes, pieces: int) -> bytes:
+    """What the server says before it ends the connection; a TimeoutError if it does not."""
     size = -(-len(data) // pieces)
-
     with server.connect(port) as made:
         made.settimeout(ENDED_S)
         try:
@@ -130,7 +124,17 @@ def test_bytes_of_one_protocol_do_nothing_on_the_port_of_another(
                 made.sendall(data[at : at + size])
         except ConnectionError:
             pass  # It was ended in the middle.
-        answer = read_all(made)  # A TimeoutError if the server does not end it.
+        return read_all(made)
+
+
+@pytest.mark.parametrize(("name", "port"), PAIRS)
+@pytest.mark.parametrize("pieces", [1, 40], ids=["at-once", "in-pieces"])
+def test_bytes_of_one_protocol_do_nothing_on_the_port_of_another(
+    server: Server, bystander: Bystander, name: str, port: str, pieces: int
+) -> None:
+    before = topics(server)
+
+    answer = answer_to(server, port, SPOKEN[name][0], pieces)
 
     if port != "kafka" or name in ("GET", "POST", "OPTIONS", "WebSocket"):
         assert answer or pieces > 1, "nobody is left without a word"
@@ -138,6 +142,32 @@ def test_bytes_of_one_protocol_do_nothing_on_the_port_of_another(
     assert topics(server) == before
     bystander.check()
     server.check_log()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A node of a cluster, which has one more port."""
+    folder = tmp_path_factory.mktemp("node")
+    settings = {"NAME": "foreign", "STORE": f"file://{folder}/store", "NODE": "1"}
+    environment = {f"PENSTOCK_CLUSTER__{name}": value for name, value in settings.items()}
+    with Server(folder, listeners=("native", "peer"), settings=environment) as running:
+        yield running
+        running.check_log()
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+@pytest.mark.parametrize("pieces", [1, 40], ids=["at-once", "in-pieces"])
+def test_bytes_of_all_protocols_do_nothing_on_the_port_for_other_nodes(
+    node: Server, name: str, pieces: int
+) -> None:
+    """Also those of the native protocol: a peer first proves that it knows the secret."""
+    before = topics(node)
+
+    answer = answer_to(node, "peer", SPOKEN[name][0], pieces)
+
+    assert b"OK " not in answer
+    assert topics(node) == before
+    node.check_log()
 
 
 @pytest.mark.parametrize("port", ["native", "text", "kafka"])

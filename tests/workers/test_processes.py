@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.stalls import check_logged
 
 import penstock
 
@@ -34,11 +35,14 @@ class Process:
         )  # fmt: skip
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.printed: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self.all: list[str] = []  # Also what no test has looked at.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            self.all.append(line)
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
@@ -79,6 +83,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self.kill()
+        self._reader.join(PATIENCE_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -99,6 +104,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for process in running:
         process.__exit__()
+        check_logged("".join(process.all))
 
 
 @pytest.fixture
