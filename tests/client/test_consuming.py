@@ -281,7 +281,7 @@ async def test_an_answer_in_the_turn_of_the_cancellation_is_kept() -> None:
         consumer = await opened(server, broker)
         receiving = begin(consumer.receive(5, wait="1h"))
         asked = await server.request()
-        settle = broker._client.session._connection._waiting[asked.correlation]  # type: ignore[union-attr]
+        settle = broker._client.session._connection.exchange._waiting[asked.correlation]  # type: ignore[union-attr]
         settle(native.encode_received(asked.correlation, [delivery(b"a")])[5:], None)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 from tests.client.served import VirtualServer
-from tests.client.test_lone import until
 
 import penstock
-from penstock.client import blocking_connection, lone, portal, sync
-from penstock.client.publish import publisher, sender, units
+from penstock.client import blocking_connection, direct, exchange, portal, sync
+from penstock.client.publish import publisher, requests, sender, units
 from penstock.client.sync import RemoteBroker
 from penstock.errors import Closed
 from penstock.model.message import Receipt
@@ -34,7 +33,10 @@ pytestmark = [
     pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits"),
 ]
 
-FILES = {module.__file__ for module in (lone, blocking_connection, sender, publisher, portal, sync, units)}
+FILES = {
+    module.__file__
+    for module in (direct, blocking_connection, exchange, requests, sender, publisher, portal, sync, units)
+}
 LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
 PATIENCE_S = 20
 POINTS_MAX = 500
@@ -88,10 +90,10 @@ def interrupted(broker: RemoteBroker, number: int, kind: str) -> bool:
     """Publish with Ctrl-C at that point; False if there is no such point any more."""
     if kind != "opened":
         broker.publish("orders", b"warm")
-        assert broker._client.line is not None
+        assert broker._direct.channel is not None
     if kind == "lost":
-        assert broker._client.line is not None
-        broker._client.line._socket.shutdown(2)
+        assert broker._direct.channel is not None
+        broker._direct.channel._socket.shutdown(2)
     interrupt = Interrupt(number, ctrl_c)
     try:
         with interrupt:
@@ -105,8 +107,8 @@ def interrupted(broker: RemoteBroker, number: int, kind: str) -> bool:
 def test_after_ctrl_c_at_any_point_everything_goes_on(
     server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "LONE_MIN", 1)
-    monkeypatch.setattr(lone, "PAUSE_MS", 0)
+    monkeypatch.setattr(direct, "DIRECT_MIN", 1)
+    monkeypatch.setattr(direct, "PAUSE_MS", 0)
     ask = blocking_connection.BlockingConnection.ask
     behind: list[Any] = []
 
@@ -116,9 +118,6 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
         posting = threading.Thread(target=lambda: behind.append(broker.publish_nowait("orders", b"behind")))
         posting.start()
         posting.join()
-        sender = broker._client.publisher.sender("orders")
-        assert sender is not None
-        until(lambda: sender.waiting)
         return body
 
     number = 0
@@ -151,7 +150,7 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
 def test_a_handler_that_runs_at_any_point_may_use_the_client(
     server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "LONE_MIN", 1)
+    monkeypatch.setattr(direct, "DIRECT_MIN", 1)
 
     def handle() -> None:
         if kind == "publish_nowait":
@@ -169,9 +168,9 @@ def test_a_handler_that_runs_at_any_point_may_use_the_client(
         with penstock.connect(server.url) as broker:
             broker.publish("orders", b"warm")
             broker.publish("orders", b"warm")
-            assert broker._client.line is not None
+            assert broker._direct.channel is not None
             if kind == "after a loss":
-                broker._client.line._socket.shutdown(2)
+                broker._direct.channel._socket.shutdown(2)
             interrupt = Interrupt(number, handle)
             with interrupt, suppress(*[Closed] if kind == "close" else []):  # It was quicker.
                 assert broker.publish("orders", b"%d" % number).duplicate is False

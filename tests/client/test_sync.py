@@ -12,7 +12,7 @@ import pytest
 from tests.client.served import VirtualServer
 
 import penstock
-from penstock.client.lone import LONE_MIN
+from penstock.client.direct import DIRECT_MIN
 from penstock.errors import (
     Closed,
     InvalidName,
@@ -124,7 +124,7 @@ def test_what_waits_while_a_topic_grows_goes_where_its_key_goes(server: VirtualS
         with server.deaf():
             futures = [broker.publish_nowait("orders", b"x", key=key) for _ in range(3)]
             sender = broker._client.publisher.sender("orders")
-            while sender is None or not sender.waiting:  # Until the first is out, and the others are in line.
+            while sender is None or not sender._queue:  # Until the first is out, and the others are in line.
                 pass
         last = broker.publish("orders", b"x", key=key)
 
@@ -222,7 +222,7 @@ def test_an_interrupt_while_the_loop_is_woken_does_not_leave_it_asleep(
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Newer Pythons say so of threads.
 def test_after_a_fork_the_parent_goes_on_and_the_child_connects_anew(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
-        for _ in range(LONE_MIN + 1):  # So that there is a line, too.
+        for _ in range(DIRECT_MIN + 1):  # So that there is a line, too.
             broker.publish("orders", b"parent")
         child = os.fork()
         if child == 0:
@@ -239,9 +239,9 @@ def test_after_a_fork_the_parent_goes_on_and_the_child_connects_anew(server: Vir
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
         broker.publish("orders", b"parent again")
-        assert broker._client.line is not None
+        assert broker._direct.channel is not None
         stored = [message.value for message in broker.read("orders")]
-        assert stored[LONE_MIN:] == [b"parent", b"child", b"parent again"]
+        assert stored[DIRECT_MIN:] == [b"parent", b"child", b"parent again"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import asyncio
 from random import Random
 from typing import Self
 
-from penstock.client.blocking_connection import BlockingConnection
 from penstock.client.login import ClientLogin
 from penstock.client.operations import RemoteOperations
 from penstock.client.publish.publisher import Publisher
@@ -54,7 +53,6 @@ class Client:
         self.session = session
         self.publisher = publisher
         self.operations = RemoteOperations(session, publisher)
-        self.line: BlockingConnection | None = None  # For lone publishes, where threads make them.
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -87,7 +85,4 @@ class Client:
             pass  # What is still out is told so by the session.
         finally:
             await self.session.close()
-            self.publisher.end()
-            if self.line is not None:
-                self.line.close()
             self._closing.set_result(None)

@@ -1,41 +1,22 @@
-"""One connection to a server: sends frames, and dispatches responses to their requests.
-
-    request(encode, then) ──> correlation 17 ──┐            ┌──> then(body, None)
-    request(encode, then) ──> correlation 18 ──┼── socket ──┼──> then(b"", error)
-    push(frame)           ─────────────────────┘            └──> on_push: frames that are not responses
-
-``then`` is called exactly once for each request: with the answer, with the
-error it was refused with, or with ``ConnectionLost`` when the connection ends
-before.  No task and no future is made here; ``session.py`` has those.
+"""The asyncio shell of a connection: moves the bytes of an ``Exchange`` through a transport.
 
 What is sent first in a turn of the event loop goes out at once, so that the
-server can begin; the rest of that turn is sent together.  A connection
-on which nothing is heard for ``SILENCE_S`` is asked for a sign of life, and given
-up if none comes: a server that lost its power sends no FIN.
+server can begin; the rest of that turn is sent together.  No task and no future
+is made here; ``session.py`` has those.  A connection on which nothing is heard for
+``SILENCE_S`` is asked for a sign of life, and given up if none comes: a server that
+lost its power sends no FIN.
 """
 
 import asyncio
-import os
 import ssl
 from collections.abc import Callable
 from typing import Final
 
+from penstock.client.exchange import ConnectionLost, Encode, Exchange, OnAnswer, Push, reason
 from penstock.client.url import ServerAddress
-from penstock.errors import FrameTooLarge, PenstockError, ServerUnreachable
+from penstock.errors import PenstockError, ServerUnreachable
 from penstock.transport.framed import FramedConnection
-from penstock.wire.frames import FrameSplitter
-from penstock.wire.native import (
-    ERROR,
-    FRAME_BYTES_MAX,
-    HEADER_BYTES,
-    OK,
-    PING,
-    UINT32_MAX,
-    UNASKED,
-    correlation_of,
-    frame,
-)
-from penstock.wire.native_bodies import decode_error_frame
+from penstock.wire.native import PING, frame
 
 SILENCE_S = 10.0  # Then a ping; after as long again, the connection is taken for dead.  (Tests set it.)
 UNSENT_BYTES_MAX: Final = 1 << 20  # Beyond it, a write does not wait for the end of the turn.
@@ -44,29 +25,18 @@ CONNECT_S: Final = 5.0  # For one attempt: a host that does not answer at all is
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 HUNG_UP: Final = "the server closed the connection"
 
-Encode = Callable[[int], bytes]  # A whole frame, for the correlation it gets.
-OnAnswer = Callable[[bytes, Exception | None], None]
-Push = Callable[[int, bytes], None]
-
-
-class ConnectionLost(Exception):  # noqa: N818 - as the others are named; it never leaves the client.
-    """The connection is gone; whether what was asked was done, nobody knows."""
-
 
 class ClientConnection(FramedConnection):
     def __init__(self, on_push: Push, on_lost: Callable[["ClientConnection", str], None]) -> None:
-        super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
-        self._on_push = on_push
+        self.exchange = Exchange(on_push)
+        super().__init__(self.exchange.splitter, UNSENT_BYTES_MAX)
         self._on_lost = on_lost
-        self._waiting: dict[int, OnAnswer] = {}  # By correlation.
-        self._correlation = UNASKED
         self._why = HUNG_UP
         self._heard = True
         self._silent = True  # Nothing was ever heard.
         self._pinged = False
         self._timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self.frame_bytes_max = FRAME_BYTES_MAX  # The server says when it is less.
         self.lost = False
         self.peer: tuple[str, int] | None = None  # The other end.
 
@@ -77,12 +47,7 @@ class ClientConnection(FramedConnection):
         if self.lost:
             then(b"", ConnectionLost(self._why))
             return
-        correlation = self._correlation = self._correlation % UINT32_MAX + 1
-        frame_bytes = encode(correlation)
-        if len(frame_bytes) > self.frame_bytes_max + HEADER_BYTES:
-            raise FrameTooLarge(size_bytes=len(frame_bytes) - HEADER_BYTES, limit_bytes=self.frame_bytes_max)
-        self._waiting[correlation] = then
-        self.push(frame_bytes)
+        self.push(self.exchange.request(encode, then))
 
     async def close(self, why: str) -> None:
         """End the connection after what was sent, unless the server does not take it."""
@@ -113,20 +78,7 @@ class ClientConnection(FramedConnection):
         self._heard = True
         self._silent = False
         try:
-            for opcode, body in self._splitter.feed(data):
-                correlation = correlation_of(body) if opcode in (OK, ERROR) else UNASKED
-                if correlation == UNASKED:
-                    self._on_push(opcode, body)
-                    continue
-                then = self._waiting.pop(correlation, None)
-                if then is None:
-                    continue  # A publish that wanted no answer was refused.
-                if opcode == OK:
-                    then(body, None)
-                else:
-                    then(b"", decode_error_frame(body))
-            if self._splitter.refusal is not None:
-                raise self._splitter.refusal
+            self.exchange.feed(data)
         except PenstockError as error:  # Bytes that are not our protocol's.
             self._abort(str(error))
 
@@ -140,9 +92,7 @@ class ClientConnection(FramedConnection):
         why = self._why if exc is None else reason(exc)
         if self._silent and why == HUNG_UP:
             why += self._hint()
-        waiting, self._waiting = self._waiting, {}
-        for then in waiting.values():
-            then(b"", ConnectionLost(why))
+        self.exchange.lose(why)
         self._on_lost(self, why)
 
     def _hint(self) -> str:
@@ -165,15 +115,6 @@ class ClientConnection(FramedConnection):
 
 def _nobody(body: bytes, error: Exception | None) -> None:
     """An answer that is only a sign of life."""
-
-
-def reason(error: Exception) -> str:
-    """An error of the operating system in its own words, without the numbers around them."""
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    if isinstance(error, OSError) and error.strerror:  # Of names that cannot be looked up.
-        return error.strerror.lower()
-    return str(error) or type(error).__name__
 
 
 async def connect(

@@ -28,7 +28,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, cast
 
 from penstock.api.work import Work
-from penstock.client.client import Client
+from penstock.client.client import CLOSE_MS, Client
 from penstock.client.work import run
 from penstock.errors import Closed
 
@@ -51,8 +51,8 @@ class Portal:
         self._ended = False  # The loop takes no more posts.
         self._posts: deque[Callable[[], None]] = deque()
         self._woken = False  # The loop will look at the posts.
-        # The thread that has a turn of the loop's, and what gives it to the loop (``lone.py``).
-        self.borrowed: tuple[int, Callable[[], None]] | None = None
+        # Waits for publishes that bypass the loop (``direct.py``), and says how many ms are left.
+        self.drain: Callable[[int], int] = lambda timeout_ms: timeout_ms
 
     def open(self, connect: Callable[[], Coroutine[Any, Any, Client]]) -> Client:
         """Start the loop and connect on it."""
@@ -73,16 +73,6 @@ class Portal:
         if self._closed:
             raise Closed(what="broker")
         assert threading.get_ident() != self._thread.ident, "a callback must not wait for its own loop"
-        self._recall()
-
-    def _recall(self) -> None:
-        """Let the loop have what this thread has borrowed: it is within a publish, and asks for more.
-
-        That is, a signal's handler or a finalizer does.  What it asks for may have to wait for that publish.
-        """
-        borrowed = self.borrowed
-        if borrowed is not None and borrowed[0] == threading.get_ident():
-            borrowed[1]()
 
     def run(self, work: Work[T]) -> T:
         """Run the work on the loop, and wait for it."""
@@ -117,7 +107,6 @@ class Portal:
         """Let the client finish, up to the deadline; then end the loop and its thread."""
         if os.getpid() != self._pid:
             return
-        self._recall()
         with self._lock:
             if self._closed:
                 return
@@ -125,7 +114,7 @@ class Portal:
         atexit.unregister(self.close)
         assert self._client is not None, "it was opened"
         try:
-            self._run(self._client.close(timeout_ms))
+            self._run(self._client.close(self.drain(CLOSE_MS if timeout_ms is None else timeout_ms)))
         finally:
             self._stop()
 

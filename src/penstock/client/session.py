@@ -31,7 +31,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.client.connection import ClientConnection, ConnectionLost, Encode, OnAnswer, connect
+from penstock.client.connection import ClientConnection, connect
+from penstock.client.exchange import ConnectionLost, Encode, OnAnswer
 from penstock.client.login import ClientLogin
 from penstock.client.url import ServerAddress
 from penstock.errors import (
@@ -46,15 +47,7 @@ from penstock.errors import (
     Unauthenticated,
     UnavailableError,
 )
-from penstock.wire.native import (
-    ASSIGNED,
-    CONSUMER_CLOSED,
-    DELIVERY,
-    ERROR,
-    HELLO,
-    VERSION,
-    decode_consumer,
-)
+from penstock.wire.native import ASSIGNED, CONSUMER_CLOSED, DELIVERY, ERROR, HELLO, VERSION, decode_consumer
 from penstock.wire.native_bodies import (
     Hello,
     Welcome,
@@ -303,7 +296,7 @@ class ClientSession:
             ask = partial(self._ask, connection, deadline=self.deadline())
             body = await ask(self.hello)
             self.welcome = decode_body(body, Welcome)
-            connection.frame_bytes_max = self.welcome.frame_bytes_max
+            connection.exchange.frame_bytes_max = self.welcome.frame_bytes_max
             self._numbered.clear()
             for consumer in list(self.consumers):
                 await self._resume(consumer, ask)

@@ -5,7 +5,7 @@
     thread ──┘
 
 The client is written once, for asyncio; here its work is handed to a loop that
-is private to it.  Only a publish with nothing else in flight bypasses it (``lone.py``).
+is private to it.  Only a publish with nothing else in flight bypasses it (``direct.py``).
 
 Beyond the facade: ``publish_nowait`` and ``flush``, how far a publish must be
 (``acks``), and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
@@ -20,8 +20,8 @@ from penstock.api.broker import Broker
 from penstock.api.handles import Consumer
 from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, ClientSettings
+from penstock.client.direct import DirectPublisher
 from penstock.client.login import ClientLogin
-from penstock.client.lone import LonePublishes
 from penstock.client.portal import Portal
 from penstock.client.publish.publisher import Acks, Room, acks_number
 from penstock.client.publish.units import size_of
@@ -37,7 +37,7 @@ class RemoteBroker(Broker):
         super().__init__(client.operations, portal)
         self._client = client
         self._portal = portal
-        self._lone = LonePublishes(client, portal)
+        self._direct = DirectPublisher(client, portal)
         self._remote = traced(client.operations)
 
     def publish(
@@ -86,13 +86,13 @@ class RemoteBroker(Broker):
     def _send(self, topic: str, messages: list[Any], number: int) -> list[Receipt]:
         """Here, if nobody else publishes; else on the loop, without a task: it tells this thread the end."""
         self._portal.check_open()
+        receipts = self._direct.publish(topic, messages, number)
+        if receipts is not None:
+            return receipts
         publisher = self._client.publisher
         room = Room(publisher, size_of(messages))
         try:
             room.take()  # Not before: it is given back whatever happens.
-            receipts = self._lone.publish(topic, messages, room, number)
-            if receipts is not None:
-                return receipts
             return self._portal.wait(
                 lambda waiting: publisher.publish(topic, messages, room, number, waiting.end)
             )

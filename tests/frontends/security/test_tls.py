@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 
 import penstock
 from penstock import aio
-from penstock.client.lone import LONE_MIN
+from penstock.client.direct import DIRECT_MIN
 from penstock.config.server import ListenSettings, SecuritySettings, ServerConfig, ServerSettings, TlsSettings
 from penstock.errors import InvalidConfiguration, InvalidValue, ServerUnreachable
 from penstock.frontends.security.tls import server_context
@@ -72,9 +72,9 @@ async def test_a_client_that_trusts_the_certificate_works_as_without() -> None:
 async def test_lone_publishes_are_encrypted_too() -> None:
     def publish(to: str) -> bool:
         with penstock.connect(to, ca=CERTIFICATE) as broker:
-            ids = {broker.publish("orders", b"x").id for _ in range(2 * LONE_MIN)}
-            assert len(ids) == 2 * LONE_MIN
-            return broker._client.line is not None
+            ids = {broker.publish("orders", b"x").id for _ in range(2 * DIRECT_MIN)}
+            assert len(ids) == 2 * DIRECT_MIN
+            return broker._direct.channel is not None
 
     async with encrypted() as server:
         assert await asyncio.to_thread(publish, url(server))

@@ -23,15 +23,7 @@ from penstock.model.message import LeaseRun, Message, check_held, lease_runs, re
 from penstock.model.placing import dedup_bytes, placed
 from penstock.operations.codec import wire_message
 from penstock.types import Duration, duration_ms, extension_ms
-from penstock.wire.native import (
-    ACK_AND_PUBLISH,
-    COUNT_MAX,
-    NACK,
-    NO_LEASE,
-    REJECT,
-    encode_ack,
-    encode_commit,
-)
+from penstock.wire.native import ACK_AND_PUBLISH, COUNT_MAX, NACK, NO_LEASE, REJECT, encode_ack, encode_commit
 from penstock.wire.native_bodies import AckAndPublish, NackBody, RejectBody, WireMessage, encode_body
 
 SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})

@@ -8,15 +8,16 @@ import asyncio
 from typing import Any
 
 from penstock.client.publish.publisher import Publisher
-from penstock.client.publish.server_state import PublishRequest, depth_wait_ms
+from penstock.client.publish.requests import Numbers, UnitsRequest, only_outcome
+from penstock.client.publish.server_state import depth_wait_ms
+from penstock.client.publish.units import Unit, nobody
 from penstock.client.work import work
 from penstock.config.broker import Compression
 from penstock.errors import InvalidValue, MessageTooLarge, MetadataStale, PartitionNotFound
 from penstock.model.message import Message, Receipt
-from penstock.model.placing import ANYWHERE, CODECS, check_size, placed
-from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published
-from penstock.wire.native_bodies import Metadata, decode_error
-from penstock.wire.records import SEQUENCES, BatchBuilder
+from penstock.model.placing import CODECS
+from penstock.wire.native import ACKS_DURABLE, DUPLICATE
+from penstock.wire.native_bodies import Metadata
 
 
 def check_compression(compression: Any) -> None:
@@ -32,7 +33,7 @@ class RemoteProducer:
         self.producer_id = producer_id
         self._publisher = publisher
         self._codec = CODECS[compression]
-        self._sequences: dict[tuple[str, int], int] = {}  # Next number, for each topic and partition.
+        self._numbers: dict[str, Numbers] = {}  # By topic.
         self._turn = 0
         self._one_at_a_time = asyncio.Lock()
 
@@ -50,22 +51,16 @@ class RemoteProducer:
                 return await self._publish(topic, message, await self._publisher.server.metadata(topic))
 
     async def _publish(self, topic: str, message: Message, metadata: Metadata) -> Receipt:
-        settings = metadata.settings
-        item = placed(topic, message, settings.partitions)
-        check_size(item.key, item.value, item.headers, settings.message_bytes_max)
-        partition = self._turn % settings.partitions if item.partition == ANYWHERE else item.partition
-        sequence = self._sequences.get((topic, partition), 0)
-        builder = BatchBuilder()
-        builder.add(item.key, item.value, item.headers)
+        unit = Unit([message], 0, ACKS_DURABLE, 0.0, nobody)
+        unit.prepare(topic, metadata.settings)
+        numbers = self._numbers.setdefault(topic, Numbers(self.producer_id))
         now_ms = self._publisher.server.clock.wall_ms()
-        batch = builder.build(now_ms, now_ms, item.attributes | self._codec, self.producer_id, 0, sequence)
-        request = PublishRequest(topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))])
+        request = UnitsRequest(topic, metadata, [unit], self._turn, now_ms, numbers, self._codec)
         wait_ms = depth_wait_ms(metadata.settings)
         body = await self._publisher.session.call("publish", request.encode, wait_ms=wait_ms)
-        [outcome] = decode_published(body)[0]
-        if outcome.state == REFUSED:
-            raise decode_error(outcome.error)
-        self._sequences[topic, partition] = (sequence + 1) % SEQUENCES
+        outcome = only_outcome(body)
+        request.take_written(request.batches[0], outcome)
         self._turn += 1  # Only now: a repeat of the call must go to the same partition.
-        repeat = outcome.state == DUPLICATE and request.tries == 1
-        return Receipt(topic, partition, outcome.offset, outcome.timestamp, None, repeat)
+        receipt: Receipt = unit.receipts[0]
+        receipt.duplicate = outcome.state == DUPLICATE and request.tries == 1
+        return receipt

@@ -15,31 +15,18 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
+from penstock.client.publish.requests import PublishRequest, only_outcome
 from penstock.client.publish.sender import Sender
-from penstock.client.publish.server_state import PublishRequest, ServerState, depth_wait_ms
+from penstock.client.publish.server_state import ServerState, depth_wait_ms
 from penstock.client.publish.units import OnReceipts, Unit, size_of
 from penstock.client.session import ClientSession
 from penstock.clock import Clock
-from penstock.errors import (
-    Closed,
-    InvalidValue,
-    QueueFull,
-)
+from penstock.errors import Closed, InvalidValue, QueueFull
 from penstock.model.message import Receipt
 from penstock.model.placing import place
 from penstock.types import missing_topic
-from penstock.wire.native import (
-    ACKS_DURABLE,
-    ACKS_NONE,
-    ACKS_WRITTEN,
-    DUPLICATE,
-    REFUSED,
-    decode_published,
-)
-from penstock.wire.native_bodies import (
-    Metadata,
-    decode_error,
-)
+from penstock.wire.native import ACKS_DURABLE, ACKS_NONE, ACKS_WRITTEN, DUPLICATE
+from penstock.wire.native_bodies import Metadata
 from penstock.wire.records import read_header
 
 Acks = Literal["durable", "written", "none"]
@@ -65,11 +52,12 @@ class Room:
         self.size = size
         self._taken = False
 
-    def take(self) -> None:
+    def take(self, *, always: bool = False) -> None:
+        """Raises ``QueueFull`` if there is not enough, unless it is taken ``always``."""
         publisher = self._publisher
         with publisher.lock:
             before = publisher.buffered
-            if not before or before + self.size <= publisher.buffer_bytes_max:
+            if always or not before or before + self.size <= publisher.buffer_bytes_max:
                 publisher.buffered = before + self.size
                 self._taken = True
         if not self._taken:
@@ -100,13 +88,6 @@ class Publisher:
         room.take()
         return room
 
-    def is_lone(self, room: Room) -> bool:
-        """Whether what room was just made for is all that is published and not answered, at this moment.
-
-        Read without the lock: the caller's own room is in the number, so two callers never see theirs alone.
-        """
-        return self.buffered == room.size
-
     def start(self, topic: Any, messages: list[Any], acks: int) -> "asyncio.Future[list[Receipt]]":
         """Begin to publish; the future has a receipt for each message."""
         future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
@@ -132,14 +113,19 @@ class Publisher:
         else:
             self._enqueue(topic, messages, room.size, acks, ended)
 
-    def end(self) -> None:
-        """The session is closed: nobody is left waiting."""
-        for sender in self._senders.values():
-            sender.end()
-
     def sender(self, topic: Any) -> Sender | None:
         """Of a topic that was published to before."""
         return self._senders.get(topic) if isinstance(topic, str) else None
+
+    def idle_sender(self, topic: Any) -> Sender | None:
+        """The topic's sender, if all that was published before, to any topic, is answered at this moment.
+
+        In any thread, without the lock: room is taken before the loop gets a publish; a thread sees its own.
+        """
+        if self.buffered or self.server.unasked > self.server.unasked_taken:
+            return None
+        sender = self.sender(topic)
+        return sender if sender is not None and sender.idle else None
 
     def _enqueue(self, topic: str, messages: list[Any], size: int, acks: int, then: OnReceipts) -> None:
         """In one piece, if it is not too large."""
@@ -172,9 +158,7 @@ class Publisher:
         numbered = read_header(batch).producer_id >= 0
         wait_ms = depth_wait_ms(metadata.settings)
         body = await self.session.call("append", request.encode, repeat=numbered, wait_ms=wait_ms)
-        [outcome] = decode_published(body)[0]
-        if outcome.state == REFUSED:
-            raise decode_error(outcome.error)
+        outcome = only_outcome(body)
         repeat = outcome.state == DUPLICATE and request.tries == 1
         return Receipt(topic, number, outcome.offset, outcome.timestamp, None, repeat)
 

@@ -7,7 +7,7 @@ from penstock.client.session import ClientSession
 from penstock.clock import Clock
 from penstock.config.broker import TopicSettings
 from penstock.types import missing_topic
-from penstock.wire.native import METADATA, NEW_PRODUCER, decode_producer, encode_publish, frame
+from penstock.wire.native import METADATA, NEW_PRODUCER, decode_producer, frame
 from penstock.wire.native_bodies import Metadata, decode_body, encode_body
 
 REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip costs little.
@@ -54,24 +54,6 @@ class ServerState:
         """Nobody may begin with this id any more."""
         if self._producer_id == producer_id:
             self._producer_id = -1
-
-
-class PublishRequest:
-    """The bytes of one PUBLISH, and how often they were sent."""
-
-    def __init__(
-        self, topic: str, version: int, acks: int, batches: list[tuple[int, bytes]], unasked: int = 0
-    ) -> None:
-        self.topic = topic
-        self.version = version
-        self.acks = acks
-        self.batches = batches
-        self.unasked = unasked  # How many that are not answered are before it.
-        self.tries = 0
-
-    def encode(self, correlation: int) -> bytes:
-        self.tries += 1
-        return encode_publish(correlation, self.topic, self.version, self.acks, self.batches)
 
 
 def depth_wait_ms(settings: TopicSettings) -> int:

@@ -1,12 +1,12 @@
 """What one call publishes, and how calls become record batches.
 
-    publish(m1) ─> Unit ─┐                        ┌─> partition 2, lane normal: one record batch
-    publish(m2) ─> Unit ─┼─> Request.encode(...) ─┤
-    publish_batch([...]) ┘                        └─> partition 4, lane high:   one record batch
+    publish(m1) ─> Unit ─┐                    ┌─> partition 2, lane normal: one record batch
+    publish(m2) ─> Unit ─┼─> batches_of(...) ─┤
+    publish_batch([...]) ┘                    └─> partition 4, lane high:   one record batch
 
 A unit is all of one call, or a piece of a large one.  Several units share a
 batch where partition and lane are the same; each gets its own receipts back.
-Nothing here waits or sends; ``publisher.py`` does.
+Nothing here waits or sends; ``requests.py`` numbers and encodes the batches.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from typing import Any, Final
 from penstock.config.broker import TopicSettings
 from penstock.errors import RequestError, UnavailableError
 from penstock.model.message import Message, RawHeaders, Receipt, bare_values, receipts_from
-from penstock.model.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, placed
+from penstock.model.placing import ANYWHERE, Placed, check_size, dedup_bytes, placed
 from penstock.wire.native import PublishOutcome
 from penstock.wire.records import SEQUENCES, BatchBuilder
 
@@ -27,12 +27,16 @@ REQUEST_RECORDS: Final = 4 * BATCH_RECORDS
 OnReceipts = Callable[[list[Receipt], BaseException | None], None]
 
 
+def nobody(receipts: list[Receipt], error: BaseException | None) -> None:
+    """Where the caller reads the unit's receipts itself."""
+
+
 class Unit:
     """Messages of one call that are answered together."""
 
     __slots__ = (
         "acks", "alone", "deadline", "error", "messages", "placed", "receipts", "renumbered", "size",
-        "special", "then", "values",
+        "special", "spread", "then", "values",
     )  # fmt: skip
 
     def __init__(self, messages: list[Any], size: int, acks: int, deadline: float, then: OnReceipts) -> None:
@@ -44,6 +48,7 @@ class Unit:
         self.values: list[bytes] | None = None  # Values without anything else: the quick way.
         self.placed: list[Placed] = []  # Means something only if ``values`` is None.
         self.special = False  # The server must place it: a time to live, a due time, a dedup id.
+        self.spread = False  # Its messages belong into several batches.
         self.alone = False  # It was refused with others, and is tried by itself.
         self.renumbered = False  # It was encoded anew for another producer id.
         self.receipts: list[Any] = []
@@ -53,7 +58,7 @@ class Unit:
         """Check every message against the topic's settings; the first that is refused is raised."""
         self.values = None
         self.placed = []
-        self.special = False
+        self.special = self.spread = False
         if self.messages:
             self.values = bare_values(self.messages, settings.message_bytes_max)
         if self.values is not None:
@@ -64,7 +69,8 @@ class Unit:
             self.placed.append(_checked(topic, each, settings))
             self.special = self.special or is_special(each)
         targets = {(item.partition, item.attributes) for item in self.placed}
-        if settings.depth_max is not None and len(targets) > 1:
+        self.spread = len(targets) > 1
+        if settings.depth_max is not None and self.spread:
             self.special = True  # There is room for all of it or for none, and only the server can say.
 
     def finish(self) -> None:
@@ -199,29 +205,6 @@ def _batches_of_values(units: list[Unit], partition: int) -> list[PublishBatch]:
             batches.append(batch)
         batch.add_values(unit, unit.values or [])
     return batches
-
-
-def encode_batches(
-    batches: list[PublishBatch],
-    settings: TopicSettings,
-    now_ms: int,
-    producer_id: int,
-    sequences: dict[int, int],
-) -> list[tuple[int, bytes]]:
-    """Bytes for each batch, numbered from ``sequences`` (by partition) unless there is no producer id."""
-    codec = CODECS[settings.compression]
-    following = dict(sequences)
-    encoded: list[tuple[int, bytes]] = []
-    for batch in batches:
-        attributes = batch.attributes | codec
-        if producer_id < 0:
-            data = batch.builder.build(now_ms, now_ms, attributes)
-        else:
-            batch.sequence = following.get(batch.partition, 0)
-            following[batch.partition] = batch.following
-            data = batch.builder.build(now_ms, now_ms, attributes, producer_id, 0, batch.sequence)
-        encoded.append((batch.partition, bytes(data)))
-    return encoded
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -1,0 +1,99 @@
+"""PUBLISH requests: encoded once, numbered, and sent again as they are.  No I/O and no waiting.
+
+A number is used up when its batch was written.  So a request that was refused leaves
+no gap, and one that was perhaps written is repeated with the same bytes, by which the server
+knows it.  The loop's senders (``sender.py``), the publishes of a program's own thread (``../direct.py``) and
+explicit producers (``producer.py``) have numbers of their own, and share the rest.
+"""
+
+from penstock.client.publish.units import PublishBatch, Unit, batches_of
+from penstock.errors import ProtocolViolation
+from penstock.wire.native import REFUSED, PublishOutcome, decode_published, encode_publish
+from penstock.wire.native_bodies import Metadata, decode_error
+
+
+class Numbers:
+    """A producer id, and the next sequence number of each partition of a topic under it."""
+
+    __slots__ = ("following", "producer_id")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id  # -1: there is none, and nothing is numbered.
+        self.following: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """A number was perhaps used: it must never be used for something else."""
+        self.producer_id = -1
+        self.following.clear()
+
+
+def encode_batches(
+    batches: list[PublishBatch], codec: int, now_ms: int, numbers: Numbers
+) -> list[tuple[int, bytes]]:
+    """Bytes for each batch, with the next numbers, which are not used up before the batch is written."""
+    producer_id = numbers.producer_id
+    following = dict(numbers.following)
+    encoded: list[tuple[int, bytes]] = []
+    for batch in batches:
+        attributes = batch.attributes | codec
+        if producer_id < 0:
+            data = batch.builder.build(now_ms, now_ms, attributes)
+        else:
+            batch.sequence = following.get(batch.partition, 0)
+            following[batch.partition] = batch.following
+            data = batch.builder.build(now_ms, now_ms, attributes, producer_id, 0, batch.sequence)
+        encoded.append((batch.partition, bytes(data)))
+    return encoded
+
+
+class PublishRequest:
+    """The bytes of one PUBLISH, and how often they were sent."""
+
+    def __init__(self, topic: str, version: int, acks: int, encoded: list[tuple[int, bytes]]) -> None:
+        self.topic = topic
+        self.version = version
+        self.acks = acks
+        self._encoded = encoded  # A record batch for each partition.
+        self.tries = 0
+
+    def encode(self, correlation: int) -> bytes:
+        self.tries += 1
+        return encode_publish(correlation, self.topic, self.version, self.acks, self._encoded)
+
+
+class UnitsRequest(PublishRequest):
+    """The request that some units share."""
+
+    def __init__(
+        self,
+        topic: str,
+        metadata: Metadata,
+        units: list[Unit],
+        anywhere: int,
+        now_ms: int,
+        numbers: Numbers,
+        codec: int,
+    ) -> None:
+        self.units = units
+        self.numbers = numbers
+        self.batches = batches_of(units, anywhere % metadata.settings.partitions)
+        encoded = encode_batches(self.batches, codec, now_ms, numbers)
+        super().__init__(topic, metadata.version, units[0].acks, encoded)
+        self.unasked = 0  # How many requests that are not answered are before it.
+        self.deadline = 0.0  # On the loop's clock.
+        self.failed: Exception | None = None  # What became of a first try.
+
+    def take_written(self, batch: PublishBatch, outcome: PublishOutcome) -> None:
+        """A batch is in the log: its numbers are used, and its units have their receipts."""
+        self.numbers.following[batch.partition] = batch.following
+        batch.take(self.topic, outcome)
+
+
+def only_outcome(body: bytes) -> PublishOutcome:
+    """Where the one batch of a request was written; raises why it was not."""
+    outcomes = decode_published(body)[0]
+    if len(outcomes) != 1:
+        raise ProtocolViolation(why=f"{len(outcomes)} outcomes for one batch")
+    if outcomes[0].state == REFUSED:
+        raise decode_error(outcomes[0].error)
+    return outcomes[0]
