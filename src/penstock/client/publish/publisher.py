@@ -122,10 +122,11 @@ class Publisher:
 
         In any thread, without the lock: room is taken before the loop gets a publish; a thread sees its own.
         """
-        if self.buffered or self.server.unasked > self.server.unasked_taken:
+        sender = self._senders.get(topic) if isinstance(topic, str) else None
+        server = self.server
+        if sender is None or self.buffered or server.unasked > server.unasked_taken or not sender.idle:
             return None
-        sender = self.sender(topic)
-        return sender if sender is not None and sender.idle else None
+        return sender
 
     def _enqueue(self, topic: str, messages: list[Any], size: int, acks: int, then: OnReceipts) -> None:
         """In one piece, if it is not too large."""

@@ -176,6 +176,10 @@ class PublishBatch:
 
 def batches_of(units: list[Unit], anywhere: int) -> list[PublishBatch]:
     """The messages of some units by partition and lane; ``anywhere`` is for those that do not mind."""
+    if len(units) == 1 and units[0].values is not None:
+        only = PublishBatch(anywhere, 0)
+        only.add_values(units[0], units[0].values)
+        return [only]
     if all(unit.values is not None for unit in units):
         return _batches_of_values(units, anywhere)
     batches: dict[tuple[int, int], PublishBatch] = {}
