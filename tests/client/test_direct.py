@@ -16,6 +16,7 @@ from tests.client.served import VirtualServer
 
 import penstock
 from penstock.client import blocking_connection, direct
+from penstock.client.exchange import Encode
 from penstock.client.sync import RemoteBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import (
@@ -31,6 +32,7 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.model.message import Receipt
+from penstock.version import compiled
 from penstock.wire import native
 from penstock.wire.records import read_header
 
@@ -478,6 +480,36 @@ async def test_numbers_that_are_perhaps_used_are_never_used_for_something_else(
             request.published(51 + number)
             await following
         assert slow.server.connections == 3
+        await asyncio.to_thread(slow.broker.close)
+
+
+@pytest.mark.skipif(compiled(), reason="a part of the client is replaced")
+async def test_what_was_interrupted_is_sent_again_by_the_loop_before_what_follows(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(connection: blocking_connection.BlockingConnection, encode: Encode) -> bytes:
+        connection._socket.sendall(connection._exchange.request(encode, connection._take))
+        raise KeyboardInterrupt
+
+    def publish() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            slow.broker.publish("orders", b"interrupted")
+
+    async with slow.server:
+        await slow.connect()
+        monkeypatch.setattr(blocking_connection.BlockingConnection, "ask", interrupted)
+        await asyncio.to_thread(publish)
+        first = await slow.server.request()
+        following = slow.publish()
+        again = await slow.server.request()
+        assert (slow.by_line(first), slow.by_line(again)) == (True, False)
+        assert again.publish().batches == first.publish().batches
+        again.published(50, native.DUPLICATE)
+        request = await slow.server.request()
+        assert numbers_of(request)[0] != numbers_of(first)[0]
+        request.published(51)
+
+        assert (await following).offset == 51
         await asyncio.to_thread(slow.broker.close)
 
 
