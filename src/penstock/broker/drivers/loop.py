@@ -29,6 +29,9 @@ HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better
 HERE_NS: Final = 1_000_000  # What a sync may take on the average; what quick ones save, a slow one may use.
 HERE_ALONE_NS: Final = 4_000_000  # The same if one operation waits: the loop has little else to do, it seems.
 LATE_NS_MAX: Final = 20_000_000  # If syncs have taken so much more, the disk is slow, and not by chance.
+# An answer waits so long for the jobs that were queued before it.  In a cluster they may need other nodes,
+# and what a consumer has leased must reach it before the lease ends.
+JOBS_S_MAX: Final = 1.0
 PAUSE_S_MIN = 0.01  # Then the disk thread has the work for this long (tests set it) ...
 PAUSE_S_MAX: Final = 1.0  # ... and for twice as long if the next one is slow again, up to this.
 
@@ -306,7 +309,7 @@ class LoopDriver(Driver):
             failed = error
         try:
             if self._state.jobs:
-                await asyncio.shield(self._own(self._run_jobs()))
+                await asyncio.wait([self._own(self._run_jobs())], timeout=JOBS_S_MAX)
         finally:
             self._active -= 1
             if self._closing and not self._active:
@@ -324,10 +327,16 @@ class LoopDriver(Driver):
             function()
 
     def answer(self, then: Then, result: Any, error: BaseException | None, jobs_done: bool = False) -> None:
-        """An operation has ended; it is answered when the jobs it caused are done, too."""
+        """An operation has ended; it is answered when the jobs it caused are done, too, or take too long."""
         if self._state.jobs and not jobs_done:
-            jobs = self._own(self._run_jobs())
-            jobs.add_done_callback(lambda _: self.answer(then, result, error, True))
+
+            def once(_: object = None) -> None:
+                if not timer.cancelled():
+                    timer.cancel()
+                    self.answer(then, result, error, True)
+
+            timer = self._loop.call_later(JOBS_S_MAX, once)
+            self._own(self._run_jobs()).add_done_callback(once)
             return
         self._active -= 1
         if self._closing and not self._active:

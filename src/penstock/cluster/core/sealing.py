@@ -119,13 +119,15 @@ class Sealing:
         """Whether a silent peer has reported or committed something since we looked last (rule 13)."""
         try:
             beat = await self._read_beat(name)
-            watch.confirmed = max(watch.confirmed, beat.confirmed)
-            before = watch.confirmed
-            while await self._is_committed(wal_name(name, watch.confirmed)):
-                watch.confirmed += 1
+            before = sequence = max(watch.confirmed, beat.confirmed)
+            while await self._is_committed(wal_name(name, sequence)):
+                sequence += 1
         except UNKNOWN:
             return True  # We cannot see the store: that is no sign that the peer has failed.
-        if watch.confirmed == before and beat.number == watch.beat.number:
+        # Counted apart: a heartbeat may have come during a request, and the end must not be looked for above
+        # a free name.
+        watch.confirmed = max(watch.confirmed, sequence)
+        if sequence == before and beat.number == watch.beat.number:
             return False
         watch.beat = beat
         watch.heard_ms = self._clock.steady_ms()
