@@ -315,8 +315,11 @@ class Core:
 
     # Partitions that come and go.
 
-    def open_partition(self, name: str, number: int, epoch: int) -> Steps[None]:
-        """Serve a partition whose files are here from now on, as its owner since ``epoch``."""
+    def open_partition(self, name: str, number: int, epoch: int, deliver_from_ms: int = 0) -> Steps[None]:
+        """Serve a partition whose files are here from now on, as its owner since ``epoch``.
+
+        Messages are delivered from ``deliver_from_ms`` on: until then the previous owner may (rule 25).
+        """
         topic = self.state.topic(name)
         with Turn(self.state, [topic.changes]) as turn:
             yield from turn.wait()
@@ -334,6 +337,7 @@ class Core:
             except BaseException:
                 abandon_partitions([partition])
                 raise
+            partition.deliver_from_ms = deliver_from_ms
             topic.partitions.put(partition)
             topic.resized()
             self._revive_partition(partition)

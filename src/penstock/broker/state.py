@@ -152,16 +152,36 @@ class Partition:
         self.alarm_ms = -1
 
 
-class DeliveryLease(Protocol):
-    """Until when this node may deliver messages and answer reads."""
+class OwnerLease(Protocol):
+    """Whether this node still owns what it has open, in a cluster (rule 25)."""
 
-    lease_ms: int  # By the steady clock.
+    limited: bool
+    node: int  # The number of this node.
+
+    @property
+    def lease_ms(self) -> int:
+        """Until then, by the steady clock, this node may deliver messages and answer reads."""
+        ...
+
+    def verify(self) -> Steps[bool]:
+        """Whether nobody had taken this node's partitions over at some time after the call.
+
+        For a refusal that follows from what this node has: an owner that was replaced without knowing it
+        has an old state, and must answer that it is not the owner.
+        """
+        ...
 
 
 class Unlimited:
-    """A broker that is not in a cluster may always."""
+    """A broker that is not in a cluster owns what it has."""
 
+    limited = False
+    node = 0
     lease_ms = 1 << 62
+
+    def verify(self) -> Steps[bool]:
+        yield from ()
+        return True
 
 
 class Unowned:
@@ -211,6 +231,12 @@ class Partitions:
         """The partition, if it is here."""
         slot = self._slots[number] if 0 <= number < len(self._slots) else None
         return slot if isinstance(slot, Partition) else None
+
+    def check_loaded(self, node: int) -> None:
+        """``NotOwner`` if a partition that ``node`` owns, which is this one, is not here yet."""
+        for slot in self._slots:
+            if isinstance(slot, Unowned) and slot.owner == node:
+                raise self.refusal(slot.number)
 
     def absent(self) -> frozenset[int]:
         """The numbers of those that are not here."""
@@ -475,7 +501,7 @@ class State:
         self.consumer_numbers = 0
         self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
-        self.lease: DeliveryLease = Unlimited()
+        self.lease: OwnerLease = Unlimited()
         self.closed = False
 
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
@@ -541,6 +567,19 @@ class State:
         """After a wait: the broker must still be open, and the topic still be there."""
         if self.topic(topic.name) is not topic:
             raise TopicNotFound(topic=topic.name)
+
+    def readable(self, name: Any, number: Any = None) -> Topic:
+        """The topic for a read of one partition, or of all that this node owns.
+
+        ``NotOwner`` if another node may own them by now (rule 25), or if one of them is not loaded yet: an
+        answer would leave it out.
+        """
+        topic = self.topic(name)
+        if self.clock.steady_ms() >= self.lease.lease_ms:
+            raise NotOwner(topic=topic.name, partition=number if number is not None else 0, owner=-1, epoch=0)
+        if number is None and self.lease.limited:
+            topic.partitions.check_loaded(self.lease.node)
+        return topic
 
     def find(self, name: Any) -> Topic | None:
         """The topic of that name, if there is one; the broker must be open."""

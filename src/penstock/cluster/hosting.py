@@ -11,6 +11,7 @@ Cost: a round looks at all logs that are open, about 0.2 us each.  A checkpoint 
 new in memory until they are stored.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -54,10 +55,11 @@ class BrokerHost:
         self._open: dict[Key, Partition] = {}  # Also those that are closing.
         self._closing: dict[Key, Awaitable[None]] = {}
         self.following = Following(core, driver.run, spawn, self.follow_owners)
+        self.deliver_from_ms: Callable[[Key], int] = lambda _: 0  # The core's: see ``Node.deliver_from_ms``.
 
     # Commit rounds.
 
-    def pack(self, bytes_max: int) -> PackedLogs | None:  # noqa: ARG002 - a round takes all there is
+    def pack(self) -> PackedLogs | None:
         packed = PackedLogs()
         for name, topic in self._core.state.topics.items():
             for partition in topic.partitions.owned:  # Also one whose opening waits for this round.
@@ -99,9 +101,13 @@ class BrokerHost:
 
     async def opened(self, key: Key, epoch: int) -> None:
         """Recover a partition whose files are there, and serve it."""
-        await self._driver.run(self._core.open_partition(*key, epoch))
-        self._open[key] = self._core.state.topic(key[0]).partitions[key[1]]
+        from_ms = self.deliver_from_ms(key)
+        await self._driver.run(self._core.open_partition(*key, epoch, from_ms))
+        partition = self._open[key] = self._core.state.topic(key[0]).partitions[key[1]]
         self._commit.kick()
+        wait_ms = from_ms - self._core.state.clock.steady_ms()
+        if wait_ms > 0:
+            asyncio.get_running_loop().call_later(wait_ms / 1000, partition.topic.wake)
 
     def close(self, key: Key) -> None:
         if key not in self._closing and key in self._open:

@@ -27,10 +27,10 @@ from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.cluster.commit import ClusterCommit
-from penstock.cluster.core.metadata import Key
 from penstock.cluster.core.node import Heartbeat, Node
 from penstock.cluster.hosting import BrokerHost
 from penstock.cluster.identity import Identity, found_or_join
+from penstock.cluster.lease import ClusterLease
 from penstock.cluster.registry import ClusterRegistry
 from penstock.cluster.routing.listener import PeerListener
 from penstock.cluster.routing.operations import ClusterOperations
@@ -77,7 +77,6 @@ class MemberHost(BrokerHost):
     """The broker of this node, which tells routing who owns what."""
 
     owners: MetadataOwners
-    node: Node
     forget: Callable[[int, NodeAddress], None]  # Nobody answers there any more.
     _alive: frozenset[str] | set[str] = frozenset()
 
@@ -90,14 +89,6 @@ class MemberHost(BrokerHost):
             self.forget(member.node, address_of(member.address))
         self._alive = alive
         self.owners.changed()
-
-    async def opened(self, key: Key, epoch: int) -> None:
-        await super().opened(key, epoch)
-        partition, loop = self._open[key], asyncio.get_running_loop()
-        partition.deliver_from_ms = self.node.deliver_from_ms(key)
-        wait_ms = partition.deliver_from_ms - self._core.state.clock.steady_ms()
-        if wait_ms > 0:
-            loop.call_later(wait_ms / 1000, partition.topic.wake)
 
 
 class ClusterMember:
@@ -187,7 +178,7 @@ class ClusterMember:
         self._broker_driver = LoopDriver(core)
         host = MemberHost(core, self._broker_driver, commit, self._spawn)
         host.forget = self._peers.forget
-        node = host.node = Node(
+        node = Node(
             incarnation=secrets.token_hex(INCARNATION_BYTES),
             number=self._config.cluster.node,
             address=address_text(mine),
@@ -209,7 +200,8 @@ class ClusterMember:
             identity.generation,
             self._spawn,
         )
-        core.state.lease = node.commits
+        host.deliver_from_ms = node.deliver_from_ms
+        core.state.lease = ClusterLease(self._config.cluster.node, node.commits, self._clock)
         broker = EmbeddedAsyncBroker(core, self._broker_driver)
         self._local = broker.operations
         return node, broker

@@ -26,6 +26,7 @@ class ThreadedStore:
 
     def __init__(self, inner: Store, prefix: str) -> None:
         self.url = inner.url
+        self.object_bytes_max = inner.object_bytes_max
         self._inner = inner
         self._prefix = prefix
         self._threads = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="penstock-store")

@@ -14,6 +14,7 @@ from tests.cluster.core.model import ModelHost, PackedSlices
 from penstock.broker.maintenance.maintenance import Maintenance
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.state import Partition
+from penstock.broker.state import State as BrokerState
 from penstock.broker.steps import Steps
 from penstock.cluster.core import commit, loading
 from penstock.cluster.core.agreement import MetadataLog
@@ -25,7 +26,8 @@ from penstock.cluster.core.metadata import Assigned, Checkpoint, Covered, Fence,
 from penstock.cluster.core.node import Node
 from penstock.cluster.core.objects import UNKNOWN, Store, number_of, wal_name
 from penstock.cluster.core.sealing import Sealing
-from penstock.cluster.core.wal import decode_entry, encode_entry, encode_tombstone
+from penstock.cluster.core.wal import ENTRY_BYTES_MAX, decode_entry, encode_entries, encode_tombstone
+from penstock.cluster.lease import ClusterLease
 
 
 class Bug(NamedTuple):
@@ -51,29 +53,30 @@ def planted(name: str | None) -> Iterator[None]:
 # Commit.
 
 
-async def ack_before_create(self: Commits, entry: Round, data: bytes) -> None:
-    self._host.confirm(entry.packed)
-    await commit_round(self, entry, data)
+async def ack_before_create(self: Commits, entry: Round) -> None:
+    if entry.packed is not None:
+        self._host.confirm(entry.packed)
+    await commit_round(self, entry)
 
 
 commit_round = Commits._commit
 
 
-async def next_after_unknown(self: Commits, entry: Round, data: bytes) -> None:
+async def next_after_unknown(self: Commits, entry: Round) -> None:
     """Gives up a name without an answer, and puts the same round under the next one."""
     try:
-        entry.ours = await self._store.create(wal_name(self.incarnation, entry.sequence), data)
+        entry.ours = await self._store.create(wal_name(self.incarnation, entry.sequence), entry.data)
     except UNKNOWN:
-        again = Round(self.next, entry.packed, entry.began_ms)
+        again = Round(self.next, entry.data, entry.packed)
         self.next += 1
         self._rounds.append(again)
         entry.packed = PackedSlices()
         entry.ours = True
         self._settle()
-        await next_after_unknown(self, again, data)
+        await next_after_unknown(self, again)
     else:
         if not entry.ours:
-            await commit_round(self, entry, data)
+            await commit_round(self, entry)
         self._settle()
 
 
@@ -96,7 +99,7 @@ async def unknown_is_success(store: Store, name: str, data: bytes) -> bool:
 
 def out_of_order(self: Commits) -> None:
     for entry in list(self._rounds):
-        if entry.ours:
+        if entry.ours and entry.packed is not None:
             self._host.confirm(entry.packed)
     settle(self)
 
@@ -104,23 +107,24 @@ def out_of_order(self: Commits) -> None:
 settle = Commits._settle
 
 
-async def repack_on_retry(self: Commits, entry: Round, data: bytes) -> None:
+async def repack_on_retry(self: Commits, entry: Round) -> None:
     """Adds what came meanwhile to a round that is tried again, and takes any entry of ours for the answer."""
     name = wal_name(self.incarnation, entry.sequence)
     while entry.ours is None:
         try:
-            if await self._store.create(name, data):
+            if await self._store.create(name, entry.data):
                 entry.ours = True
             else:
                 found = await self._store.get(name)
                 entry.ours = None if found is None else not decode_entry(name, found).tombstone
         except UNKNOWN:
             await asyncio.sleep(0.05)
-            more = self._host.pack(1 << 20)
-            if more is not None:
+            small = self._store.object_bytes_max < ENTRY_BYTES_MAX
+            more = self._host.pack() if entry.packed is not None and not small else None
+            if entry.packed is not None and more is not None:
                 entry.packed.parts.extend(more.parts)
                 entry.packed.ends.extend(more.ends)  # type: ignore[attr-defined]
-                data = encode_entry("nonce", entry.packed.parts)
+                [entry.data] = encode_entries("nonce", entry.packed.parts, ENTRY_BYTES_MAX)
     self._settle()
 
 
@@ -131,6 +135,28 @@ def ignore_fence(self: Commits, tombstone: int | None) -> None:
 
 
 seal = Commits.seal
+
+
+def confirm_first_part(self: Commits) -> None:
+    """Acknowledges a round with its first entry."""
+    before = len(self._packed)
+    pack_round(self)
+    entries = list(self._packed)[before:]
+    if len(entries) > 1:
+        entries[0].packed, entries[-1].packed = entries[-1].packed, None
+
+
+pack_round = Commits._pack
+
+
+def read_always(self: BrokerState, name: Any, number: Any = None) -> Any:
+    return self.topic(name)
+
+
+def answer_at_once(self: ClusterLease) -> Steps[bool]:
+    """Lets a former owner refuse sequence numbers."""
+    yield from ()
+    return True
 
 
 def deliver_always(self: Node, key: Key) -> bool:
@@ -149,6 +175,15 @@ async def no_tombstone(self: Sealing, incarnation: str) -> int:
             sequence += 1
         except UNKNOWN:
             await asyncio.sleep(0.05)
+
+
+async def tombstone_above(self: Sealing, incarnation: str) -> int:
+    """Begins above the first free name: another sealer, or the incarnation itself, may use that one."""
+    self._watch(incarnation).confirmed += 1
+    return await put_tombstone(self, incarnation)
+
+
+put_tombstone = Sealing._put_tombstone
 
 
 async def second_tombstone(self: Sealing, incarnation: str, start: int | None = None) -> int:
@@ -316,6 +351,10 @@ BUGS: dict[str, Bug] = {
     "out-of-order acknowledgements": Bug(40, [(Commits, "_settle", out_of_order)]),
     "repacking on retry": Bug(10, [(Commits, "_commit", repack_on_retry)]),
     "delivery without a lease": Bug(150, [(Node, "delivers", deliver_always)]),
+    "reads without a lease": Bug(40, [(BrokerState, "readable", read_always)], real=True),
+    "sequence errors of a former owner": Bug(20, [(ClusterLease, "verify", answer_at_once)], real=True),
+    "round acknowledged with its first part": Bug(300, [(Commits, "_pack", confirm_first_part)]),
+    "tombstone above a free name": Bug(300, [(Sealing, "_put_tombstone", tombstone_above)]),
     "tombstone deleted": Bug(160, [(Collecting, "_collect_sealed", delete_tombstone)]),
     "takeover without a tombstone": Bug(110, [(Sealing, "_put_tombstone", no_tombstone)]),
     "second tombstone": Bug(20, [(Sealing, "_put_tombstone", second_tombstone)]),

@@ -1,13 +1,17 @@
 """What clients have seen, and whether one log for each partition can explain it.
 
 acknowledged messages exist once, at their offset       rejected messages do not exist
-reads are prefixes of one log                           messages of a producer are in order
+reads are prefixes of one log, and show everything that was acknowledged more than a lease ago
+messages of a producer are in order
 settled messages are not delivered again                every message is settled or can be delivered
 """
 
 from tests.cluster.core.virtual import Violation
 
+from penstock.cluster.core.commit import LEASE_MS
 from penstock.cluster.core.metadata import Key
+
+LEASE_S = LEASE_MS / 1000
 
 
 class History:
@@ -19,6 +23,7 @@ class History:
         self.settling: set[tuple[Key, int]] = set()  # Somebody has tried to.
         self._owners: dict[tuple[Key, int], str] = {}
         self._read: dict[tuple[Key, int], int] = {}
+        self._ends: dict[Key, list[tuple[float, int]]] = {}  # When the log was known to be so long.
 
     def read(self, key: Key, offset: int, message: int) -> None:
         """A client was shown a message."""
@@ -31,9 +36,20 @@ class History:
             raise Violation(f"{key}: {message} at {offset} was settled, and is delivered again")
         self.read(key, offset, message)
 
-    def acknowledge(self, key: Key, offset: int, message: int) -> None:
+    def read_end(self, key: Key, end: int, now_s: float) -> None:
+        """A reader was told that the log ends there; a former owner may say so until its lease ends."""
+        acknowledged = self._ends.get(key, [])
+        while len(acknowledged) > 1 and acknowledged[1][0] <= now_s - LEASE_S:
+            acknowledged.pop(0)
+        if acknowledged and acknowledged[0][0] <= now_s - LEASE_S and end < acknowledged[0][1]:
+            raise Violation(f"{key} ends at {end} for a reader, but at {acknowledged[0][1]} a lease ago")
+
+    def acknowledge(self, key: Key, offset: int, message: int, now_s: float) -> None:
         self.read(key, offset, message)
         self.acknowledged[message] = key, offset
+        ends = self._ends.setdefault(key, [])
+        if not ends or offset >= ends[-1][1]:
+            ends.append((now_s, offset + 1))
 
     def commit(self, key: Key, epoch: int, incarnation: str) -> None:
         """An incarnation has committed something to a partition."""

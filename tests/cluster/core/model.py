@@ -12,6 +12,7 @@ from random import Random
 from penstock.clock import Clock
 from penstock.cluster.core.host import Part
 from penstock.cluster.core.metadata import Key, State
+from penstock.cluster.core.node import Node
 from penstock.cluster.core.wal import Slice
 
 LOGS = ("data", "journal")
@@ -91,7 +92,7 @@ class ModelHost:
 
     # The host of the cluster core.
 
-    def pack(self, bytes_max: int) -> PackedSlices | None:
+    def pack(self) -> PackedSlices | None:
         packed = PackedSlices()
         for partition in self.partitions.values():
             for log in LOGS:
@@ -164,6 +165,9 @@ class ModelHost:
             raise Rejected
         return partition
 
+    def join(self, _: int, node: Node) -> None:
+        self._node = node
+
     async def open(self) -> None: ...
 
     async def publish(self, key: Key, message: int, producer_id: int, sequence: int) -> int:
@@ -190,6 +194,8 @@ class ModelHost:
     async def deliver(self, key: Key) -> tuple[int, int, int] | None:
         """The next message that is neither settled nor leased: number of the lease, offset, message."""
         partition, now_ms = self._serving(key), self._clock.steady_ms()
+        if not self._node.delivers(key):
+            return None
         settled = set(partition.logs["journal"])
         for offset in range(partition.safe["data"]):
             if offset not in settled and partition.visible_ms.get(offset, 0) <= now_ms:
@@ -200,10 +206,13 @@ class ModelHost:
                 return lease, offset, partition.logs["data"][offset]
         return None
 
-    def read(self, key: Key, random: Random) -> list[tuple[int, int]]:
-        """Some of what a reader sees: offsets and messages."""
+    def read(self, key: Key, random: Random) -> tuple[int, list[tuple[int, int]]]:
+        """Where the log ends for a reader, and some of what it sees: offsets and messages."""
+        if not self._node.commits.leased:
+            raise Rejected
         log = self.messages(key)
-        return [(offset, log[offset]) for offset in (random.randrange(len(log)), len(log) - 1)] if log else []
+        found = (random.randrange(len(log)), len(log) - 1) if log else ()
+        return len(log), [(offset, log[offset]) for offset in found]
 
     def messages(self, key: Key) -> list[int]:
         partition = self._serving(key)

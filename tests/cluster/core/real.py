@@ -18,7 +18,9 @@ from penstock.broker.protocols import ProtocolOperations
 from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.metadata import Key
+from penstock.cluster.core.node import Node
 from penstock.cluster.hosting import BrokerHost
+from penstock.cluster.lease import ClusterLease
 from penstock.config.broker import BrokerConfig, GroupOptions
 from penstock.errors import (
     AlreadySettled,
@@ -111,6 +113,11 @@ class RealBroker:
         self.host.on_commit = on_commit
         self._consumer: BatchConsumer | None = None
 
+    def join(self, number: int, node: Node) -> None:
+        """As ``ClusterMember`` does."""
+        self.host.deliver_from_ms = node.deliver_from_ms
+        self.core.state.lease = ClusterLease(number, node.commits, self._process)
+
     async def open(self) -> None:
         await self._driver.open()
 
@@ -184,14 +191,18 @@ class RealBroker:
         partition = self.core.state.topic(key[0]).partitions.get(key[1])
         return partition is None or bool(partition.outbox)
 
-    def read(self, key: Key, random: Random) -> list[tuple[int, int]]:
-        """Some of what a reader sees: offsets and messages."""
-        partition = self.core.state.topic(key[0]).partitions.get(key[1])
-        if partition is None or partition.log.high == 0:
-            return []
-        log = partition.log
-        found = [random.randrange(log.high), log.high - 1]
-        return [(offset, int(log.records(offset, offset + 1)[0].value or b"")) for offset in found]
+    def read(self, key: Key, random: Random) -> tuple[int, list[tuple[int, int]]]:
+        """Where the log ends for a reader, and some of what it sees: offsets and messages."""
+        try:
+            end = self.core.fetching.position(*key, "latest", True).offset
+            found = [random.randrange(end), end - 1] if end else []
+            return end, [(offset, self._message(key, offset)) for offset in found]
+        except REFUSALS as error:
+            raise Rejected from error
+
+    def _message(self, key: Key, offset: int) -> int:
+        [found] = self.core.browsing.read(*key, offset, None, None, 1)
+        return int(found.value)
 
     def messages(self, key: Key) -> list[int]:
         log = self.core.state.topic(key[0]).partition(key[1]).log

@@ -254,10 +254,13 @@ class SimulatedStore:
         self.objects: dict[str, bytes] = {}
         self.faults = 0.0
         self.late_list = False
+        self.object_bytes_max = 4 << 20
         self.seen: Counter[str] = Counter()
         self._born: dict[str, float] = {}
 
     def create(self, name: str, data: bytes) -> bool:
+        if len(data) > self.object_bytes_max and name.startswith(("wal/", "base/")):
+            raise Violation(f"{name} has {len(data)} bytes")
         if name in self.objects:
             return False
         self.seen["names created again after a deletion"] += name in self._born
@@ -282,6 +285,7 @@ class StoreClient:
     """The store, as one process reaches it."""
 
     def __init__(self, store: SimulatedStore, machine: Machine, process: Process) -> None:
+        self.object_bytes_max = store.object_bytes_max
         self._store = store
         self._machine = machine
         self._process = process

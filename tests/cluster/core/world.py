@@ -8,6 +8,7 @@ kills, pauses, cuts off, slows down, drains
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,9 +22,9 @@ from tests.cluster.core.virtual import Machine, Process, SimulatedStore, Simulat
 from penstock.cluster.core.metadata import Key, PutTopic, State
 from penstock.cluster.core.node import Heartbeat, Node, Timing
 from penstock.cluster.core.objects import unwrap, wal_name
-from penstock.cluster.core.wal import decode_entry
+from penstock.cluster.core.wal import ENTRY_BYTES_MAX, Joining, decode_entry
 from penstock.config.broker import TopicSettings
-from penstock.errors import SequenceOutOfOrder
+from penstock.errors import SequenceOutOfOrder, SequenceReused
 
 TIMING = Timing(heartbeat_s=0.5, beat_s=2.0, poll_s=3.0, checkpoint_s=1.5, collect_s=1.0, balance_s=3.0)
 TOPIC = "orders"
@@ -67,6 +68,7 @@ class Life:
             timing=TIMING,
             window=world.random.choice((1, 2, 4)),
         )
+        self.broker.join(machine.number, self.node)
 
     async def run(self) -> None:
         await self.broker.open()
@@ -90,6 +92,7 @@ class World:
         self.random = self.simulation.random
         self.store = SimulatedStore(self.simulation)
         self.store.late_list = self.random.random() < 0.5
+        self.store.object_bytes_max = self.random.choice((800, 2000, ENTRY_BYTES_MAX))
         self.seconds = seconds
         self.healed = False
         self.history = History()
@@ -237,11 +240,9 @@ class World:
         """What a node acknowledges counts, also if the client has given up."""
         try:
             offset = await life.broker.publish(key, message, producer_id, sequence)
-        except SequenceOutOfOrder:
-            if await life.node.commits.verify():
-                raise
-            raise Rejected from None
-        self.history.acknowledge(key, offset, message)
+        except (SequenceOutOfOrder, SequenceReused) as error:
+            raise Violation(f"{key}: {error}") from error
+        self.history.acknowledge(key, offset, message, self.simulation.now)
 
     async def _consume(self) -> None:
         while self.simulation.now < self.seconds + 5:
@@ -271,14 +272,18 @@ class World:
         self.history.settle(key, offset, settled)
 
     async def _deliver(self, life: Life, key: Key) -> tuple[Any, int, int] | None:
-        if not life.node.delivers(key):
-            return None
-        for offset, message in life.broker.read(key, self.random):
-            self.history.read(key, offset, message)
+        with suppress(Rejected):
+            self._read(life, key)
         found = await life.broker.deliver(key)
         if found is not None:
             self.history.deliver(key, *found[1:])
         return found
+
+    def _read(self, life: Life, key: Key) -> None:
+        end, messages = life.broker.read(key, self.random)
+        self.history.read_end(key, end, self.simulation.now)
+        for offset, message in messages:
+            self.history.read(key, offset, message)
 
     # Faults.
 
@@ -392,18 +397,19 @@ class World:
         assert assigned is not None
         logs: dict[str, list[int]] = {log: [] for log in LOGS}
         for piece in assigned.base:
-            if piece.name not in self.store.objects:
-                raise Violation(f"{key}: its checkpoint has lost {piece.name}")
-            data = unwrap("base", piece.name, self.store.objects[piece.name])
+            if set(piece.names) - self.store.objects.keys():
+                raise Violation(f"{key}: its checkpoint has lost one of {piece.names}")
+            data = b"".join(unwrap("base", name, self.store.objects[name]) for name in piece.names)
             logs[piece.file] = [int(item) for item in data.split()]
         for each in assigned.history:
-            sequence = each.start
+            sequence, joining = each.start, Joining()
             while sequence != each.end:
                 data_or_none = self.store.objects.get(wal_name(each.incarnation, sequence))
                 entry = decode_entry("", data_or_none) if data_or_none is not None else None
                 if entry is None or entry.tombstone:
                     break
-                for part, data_view in entry.slices(key, each.epoch):
+                whole = joining.add("", entry)
+                for part, data_view in whole.slices(key, each.epoch) if whole is not None else ():
                     if part.first == len(logs[part.log]):
                         logs[part.log] += [int(item) for item in bytes(data_view).split()]
                 sequence += 1

@@ -40,7 +40,7 @@ class Browsing:
         limit: int,
     ) -> list[StoredMessage]:
         """Messages from an offset or a time on, oldest first by time."""
-        topic = self._state.topic(name)
+        topic = self._state.readable(name, number)
         whole_number("limit", limit, 1, READ_MAX)
         if offset is not None and number is None and len(topic.partitions) > 1:
             raise InvalidValue(
@@ -67,7 +67,7 @@ class Browsing:
 
     def peek(self, name: str, number: int | None, count: int) -> list[StoredMessage]:
         """The last messages, oldest of them first."""
-        topic = self._state.topic(name)
+        topic = self._state.readable(name, number)
         whole_number("count", count, 1, READ_MAX)
         partitions = topic.partitions.owned if number is None else [topic.partition(number)]
         share = self._share(partitions)

@@ -53,7 +53,7 @@ class Deliveries:
         self, name: str, group_name: str, number: int, start: int, end: int
     ) -> Steps[list[DeliveryState]]:
         """Of the offsets from ``start`` up to ``end`` that the log keeps, in ranges."""
-        topic = self._state.topic(name)
+        topic = self._state.readable(name, number)
         group = topic.group(group_name)
         partition = topic.partition(number)
         whole_number("start", start, 0)

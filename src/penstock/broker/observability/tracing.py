@@ -49,7 +49,7 @@ class Tracing:
             if entry is not None:
                 return self._scheduled(*entry)
             name, number, offset = parse_id(name)
-        topic = self._state.topic(name)
+        topic = self._state.readable(name, number)
         partition = topic.partition(number)
         log = partition.log
         check_offset(offset)
@@ -75,7 +75,7 @@ class Tracing:
 
     def _scheduled(self, name: str, number: int, entry: int) -> Trace:
         """The timeline of a schedule entry; of one that became a message, and no more will, the message's."""
-        partition = self._state.topic(name).partition(number)
+        partition = self._state.readable(name, number).partition(number)
         known = partition.schedule.known(entry) if partition.schedule is not None else None
         if partition.schedule is None or known is None:
             why = "nothing is scheduled under that id, or it was settled long ago and is forgotten"

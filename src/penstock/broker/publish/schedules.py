@@ -155,7 +155,7 @@ class Schedules:
         whole_number("limit", limit, 1)
         count = 0
         bytes_left = self._state.config.receive_bytes_max
-        for partition in self._state.topic(name).partitions:
+        for partition in self._state.readable(name).partitions:
             if partition.schedule is None:
                 continue
             for entry in partition.schedule.entries():

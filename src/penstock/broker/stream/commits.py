@@ -105,7 +105,7 @@ class Commits:
 
     def read(self, name: str, group_name: str) -> dict[int, Commit]:
         """The places of a stream group, by partition; none if there is no such group."""
-        topic = self._state.topic(name)
+        topic = self._state.readable(name)
         group = topic.groups.get(group_name)
         if group is None or group.settings.kind != "stream":
             return {}

@@ -70,7 +70,7 @@ class Fetching:
     def fetch(self, name: str, number: int, offset: int, max_bytes: int, journal: bool) -> Steps[Fetched]:
         """Whole record batches from the one that holds ``offset`` on; nothing at the end."""
         check_fetch(number, offset, max_bytes)
-        partition = self._state.topic(name).partition(number)
+        partition = self._state.readable(name, number).partition(number)
         log = partition.log
         if journal:
             if partition.journal is None:  # Nobody has read here yet: it is as if it were empty.
@@ -88,7 +88,7 @@ class Fetching:
         ``committed``: up to the first transaction that is open, and with those that were aborted.
         """
         check_fetch(number, offset, max(max_bytes, 1))
-        log = self._state.topic(name).partition(number).log
+        log = self._state.readable(name, number).partition(number).log
         upto = log.high if committed else log.safe
         undecided = upto < offset <= log.safe  # It was there already, in the middle of what is still open.
         if undecided or (max_bytes == 0 and log.start <= offset <= upto):
@@ -109,7 +109,7 @@ class Fetching:
 
     def offsets(self, name: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
         """By partition: the first offset, the one after the last, or the first not older than ``at``."""
-        topic = self._state.topic(name)
+        topic = self._state.readable(name)
         if not journal:
             return {partition.number: _offset_at(partition.log, at) for partition in topic.partitions}
         found = dict.fromkeys(range(len(topic.partitions)), 0)
@@ -126,7 +126,7 @@ class Fetching:
 
     def position(self, name: str, number: int, at: At, committed: bool) -> Position:
         """The first offset, the one after the last, that of the newest record, or the first since a time."""
-        partition = self._state.topic(name).partition(number)
+        partition = self._state.readable(name, number).partition(number)
         log = partition.log
         end = log.high if committed else log.safe
         match at:

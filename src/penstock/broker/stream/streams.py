@@ -90,6 +90,8 @@ class Streams:
     def _read(self, consumer: GroupConsumer, limit: int) -> list[Any]:
         topic = consumer.group.topic
         messages: list[Any] = []
+        if self._state.clock.steady_ms() >= self._state.lease.lease_ms:
+            return messages  # Another node may own the partitions by now (rule 25).
         owned = sorted(consumer.positions)
         bytes_left = min(self._state.config.receive_bytes_max, consumer.bytes_max)
         left = PARTITIONS_MAX

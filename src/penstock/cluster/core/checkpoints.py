@@ -6,7 +6,8 @@ entry is invalid unless this incarnation still owns the partitions in the same e
 of a fenced owner does nothing.
 
 A piece that the store has already (equal file and identity) is not uploaded again.  A new piece gets a
-new name, so a late delete of an old one cannot hit it (rule 22).
+new name, so a late delete of an old one cannot hit it (rule 22).  One that is too large for the store becomes
+several objects.
 
 Partitions without changes are in the entry, too: otherwise their range would keep the floor down.  The
 entry has about 100 bytes per partition.
@@ -18,7 +19,7 @@ from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.commit import Commits
 from penstock.cluster.core.host import Host, Part
 from penstock.cluster.core.metadata import Checkpoint, Covered, Key, Piece, State
-from penstock.cluster.core.objects import Store, base_name, decide, wrap
+from penstock.cluster.core.objects import HEADER_BYTES_MAX, Store, base_name, decide, wrap
 
 INTERVAL_S: Final = 30.0
 
@@ -73,9 +74,17 @@ class Checkpoints:
         for part in parts:
             piece = known.get((part.file, part.identity))
             if piece is None:
-                name = base_name(self._commits.incarnation, self._number)
-                self._number += 1
-                await decide(self._store, name, wrap("base", part.read()))
-                piece = Piece(part.file, part.identity, name)
+                name, *more = [await self._create(data) for data in self._chunks(part.read())]
+                piece = Piece(part.file, part.identity, name, more)
             pieces.append(piece)
         return pieces
+
+    async def _create(self, data: bytes) -> str:
+        name = base_name(self._commits.incarnation, self._number)
+        self._number += 1
+        await decide(self._store, name, wrap("base", data))
+        return name
+
+    def _chunks(self, data: bytes) -> list[bytes]:
+        size = self._store.object_bytes_max - HEADER_BYTES_MAX
+        return [data[at : at + size] for at in range(0, max(len(data), 1), size)]

@@ -31,7 +31,8 @@ class Collecting:
         """Delete what is garbage; one of ``UNKNOWN`` if the store does not answer."""
         # All decisions follow from one state, which may change during the first await.
         floor = state.members[self.incarnation].floor
-        used = {piece.name for _, assigned in state.partitions() for piece in assigned.base}
+        pieces = [piece for _, assigned in state.partitions() for piece in assigned.base]
+        used = {name for piece in pieces for name in piece.names}
         cleans = state.alive()[:1] == [self.incarnation]
         sealed = {
             name: (member.floor, member.tombstone)

@@ -3,7 +3,9 @@
     appended --pack--> outstanding (at most ``window``) --decide--> confirmed, strictly in sequence (rule 6)
                                     └── a tombstone has the name --> rejected, with all that follows (rule 7)
 
-Packing has no await, so an entry is consistent over all logs, and sequence numbers are dense (rule 5).
+Packing has no await, so a round is consistent over all logs, and sequence numbers are dense (rule 5).  A
+round that is too large for one object is several entries, one after the other; it is confirmed with the last
+one, and counts for nothing without it.
 When a name turns out to hold a tombstone, the entries below it have been resolved; that one, the later
 ones and everything not packed are definitely not written.  The same holds if the metadata say that this
 incarnation is sealed (rule 8): then nothing more is packed, and the entries below the tombstone are
@@ -26,20 +28,21 @@ from typing import Any, Final
 
 from penstock.clock import Clock
 from penstock.cluster.core.host import Host, Packed
-from penstock.cluster.core.objects import RETRY_S, UNKNOWN, Store, decide, wal_name
-from penstock.cluster.core.wal import ENTRY_BYTES_MAX, encode_entry
+from penstock.cluster.core.objects import UNKNOWN, Store, decide, wal_name
+from penstock.cluster.core.wal import encode_entries
 
 LEASE_MS: Final = 2000
 WINDOW: Final = 1  # Entries outstanding; more for stores that take long (rule 5).
 
 
 class Round:
-    """A WAL entry on its way."""
+    """A WAL entry on its way: a whole round, or a part of one."""
 
-    def __init__(self, sequence: int, packed: Packed, began_ms: int) -> None:
+    def __init__(self, sequence: int, data: bytes, packed: Packed | None) -> None:
         self.sequence = sequence
-        self.packed = packed
-        self.began_ms = began_ms
+        self.data = data
+        self.packed = packed  # What is confirmed with it; None: it is not the last part.
+        self.began_ms = 0  # When it was sent first.
         self.ours: bool | None = None  # Whether the name holds our bytes; None: not known yet.
 
 
@@ -57,7 +60,7 @@ class Commits:
         window: int = WINDOW,
     ) -> None:
         self.incarnation = incarnation
-        self.next = 0  # The sequence of the next entry.
+        self.next = 0  # The sequence of the next round.
         self.confirmed = 0  # All entries below are confirmed.
         self.tombstone: int | None = None  # This incarnation is sealed there.
         self.ended = asyncio.Event()  # Sealed, and every entry is resolved: the process must end.
@@ -68,23 +71,35 @@ class Commits:
         self._random = random
         self._spawn = spawn
         self._window = window
+        self._packed: deque[Round] = deque()  # Not sent yet: parts of one round.
         self._rounds: deque[Round] = deque()
         self._moved: list[asyncio.Future[None]] = []  # Those who wait for ``confirmed``.
+        self._renewing = False
 
     def flush(self) -> None:
         """Something was appended: pack it, if another entry may be outstanding."""
         while self.tombstone is None and len(self._rounds) < self._window:
-            packed = self._host.pack(ENTRY_BYTES_MAX)
-            if packed is None:
+            if not self._packed:
+                self._pack()
+            if not self._packed:
                 return
-            entry = Round(self.next, packed, self._clock.steady_ms())
-            data = encode_entry(f"{self._random.getrandbits(64):016x}", packed.parts)
-            self.next += 1
+            entry = self._packed.popleft()
+            entry.began_ms = self._clock.steady_ms()
             self._rounds.append(entry)
-            self._spawn(self._commit(entry, data))
+            self._spawn(self._commit(entry))
 
-    async def _commit(self, entry: Round, data: bytes) -> None:
-        entry.ours = await decide(self._store, wal_name(self.incarnation, entry.sequence), data)
+    def _pack(self) -> None:
+        """Take everything that was appended as one round, in as many entries as it needs."""
+        packed = self._host.pack()
+        if packed is not None:
+            nonce = f"{self._random.getrandbits(64):016x}"
+            parts = encode_entries(nonce, packed.parts, self._store.object_bytes_max)
+            for number, data in enumerate(parts, 1):
+                self._packed.append(Round(self.next, data, packed if number == len(parts) else None))
+                self.next += 1
+
+    async def _commit(self, entry: Round) -> None:
+        entry.ours = await decide(self._store, wal_name(self.incarnation, entry.sequence), entry.data)
         self._settle()
 
     def _settle(self) -> None:
@@ -100,7 +115,8 @@ class Commits:
     def _confirm(self, entry: Round) -> None:
         self.confirmed = entry.sequence + 1
         self._extend_lease(entry.began_ms)
-        self._host.confirm(entry.packed)
+        if entry.packed is not None:
+            self._host.confirm(entry.packed)
 
     def seal(self, tombstone: int | None) -> None:
         """A tombstone stands at that sequence: end when the entries below it are resolved (rules 7, 8)."""
@@ -109,17 +125,20 @@ class Commits:
         self.tombstone = tombstone
         if self.confirmed >= tombstone or not self._rounds:
             self._rounds.clear()
+            self._packed.clear()
+            self.lease_ms = 0
             self.ended.set()
             self._host.reject()
             self._wake()
 
     def _extend_lease(self, began_ms: int) -> None:
-        self.lease_ms = max(self.lease_ms, began_ms + LEASE_MS)
+        if not self.ended.is_set():
+            self.lease_ms = max(self.lease_ms, began_ms + LEASE_MS)
 
     @property
     def leased(self) -> bool:
         """May this node answer reads and deliver messages (rule 25)?"""
-        return not self.ended.is_set() and self._clock.steady_ms() < self.lease_ms
+        return self._clock.steady_ms() < self.lease_ms
 
     async def renew(self) -> None:
         """Renew the lease of an idle node, or find the tombstone."""
@@ -135,17 +154,17 @@ class Commits:
         elif sequence == self.next:  # We have not put anything there, so somebody has sealed us.
             self.seal(sequence)
 
-    async def verify(self) -> bool:
-        """Whether nobody had sealed this incarnation at some time after the call.
+    def renew_soon(self) -> None:
+        """The same without waiting for it."""
+        if not self._renewing:
+            self._renewing = True
+            self._spawn(self._renew())
 
-        For a refusal that follows from what this node has, such as a sequence number that is out of order: an
-        owner that was replaced without knowing it has an old state, and must answer that it is not the owner.
-        """
-        began_ms = self._clock.steady_ms()
-        while not self.ended.is_set() and self.lease_ms < began_ms + LEASE_MS:
+    async def _renew(self) -> None:
+        try:
             await self.renew()
-            await asyncio.sleep(RETRY_S)
-        return not self.ended.is_set()
+        finally:
+            self._renewing = False
 
     async def reached(self, sequence: int) -> bool:
         """Wait until all entries below ``sequence`` are confirmed; False if the incarnation ends before."""

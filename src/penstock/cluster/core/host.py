@@ -54,8 +54,8 @@ class Incoming(Protocol):
 class Host(Protocol):
     """The broker of this node."""
 
-    def pack(self, bytes_max: int) -> Packed | None:
-        """What was appended and is in no entry yet, oldest first, about ``bytes_max``; None if nothing is."""
+    def pack(self) -> Packed | None:
+        """All that was appended and is in no round yet; None if nothing is."""
         ...
 
     def confirm(self, packed: Any) -> None:

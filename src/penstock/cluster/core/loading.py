@@ -8,7 +8,8 @@ All partitions of a failed node are in the same WAL entries, so entries are down
 that run at the time (``Entries``), ``PARALLEL_MAX`` at a time.  What one attempt has loaded is kept for
 the next one.
 
-Memory: at most ``CACHE_BYTES`` of entries, plus those that are being downloaded.
+Memory: at most ``CACHE_BYTES`` of entries, twice that if all are parts of large rounds, plus those that are
+being downloaded.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.host import Host, Incoming
 from penstock.cluster.core.metadata import Assigned, Key, Piece, Range
 from penstock.cluster.core.objects import UNKNOWN, Store, unwrap, wal_name
-from penstock.cluster.core.wal import Entry, decode_entry
+from penstock.cluster.core.wal import Entry, Joining, Slice, decode_entry
 from penstock.errors import CorruptionError
 
 PARALLEL_MAX: Final = 16
@@ -139,29 +140,39 @@ class Loading:
     async def _restore(self, load: _Load) -> None:
         for piece in load.base[load.restored :]:
             if not load.incoming.has(piece.file, piece.identity):
-                data = await self._store.get(piece.name)
-                if data is None:
-                    raise Outdated
-                load.incoming.restore(piece.file, piece.identity, unwrap("base", piece.name, data))
+                data = b"".join([await self._read(name) for name in piece.names])
+                load.incoming.restore(piece.file, piece.identity, data)
             load.restored += 1
+
+    async def _read(self, name: str) -> bytes:
+        data = await self._store.get(name)
+        if data is None:
+            raise Outdated
+        return unwrap("base", name, data)
 
     async def _replay(self, key: Key, load: _Load, each: Range) -> None:
         assert each.end is not None
         place = each.incarnation, each.epoch
-        names = [wal_name(each.incarnation, n) for n in range(load.read.get(place, each.start), each.end)]
-        for at in range(0, len(names), PARALLEL_MAX):
-            ahead = names[at : at + PARALLEL_MAX]
-            await asyncio.gather(*[self._entries.get(name) for name in ahead])
-            for name in ahead:
-                entry = await self._entries.get(name)
-                for part, data in entry.slices(key, each.epoch):
-                    end = load.incoming.end(part.log)
-                    if part.first > end:
-                        why = f"{part.log} continues at {part.first}, but ended at {end}"
-                        raise CorruptionError(path=name, position=0, why=why)
-                    if part.first == end:  # Else the checkpoint has it already: a range may begin before it.
-                        load.incoming.append(part.log, part.first, data)
-                load.read[place] = load.read.get(place, each.start) + 1
+        start, joining = load.read.get(place, each.start), Joining()
+        for at in range(start, each.end, PARALLEL_MAX):
+            ahead = range(at, min(at + PARALLEL_MAX, each.end))
+            await asyncio.gather(*[self._entries.get(wal_name(each.incarnation, n)) for n in ahead])
+            for sequence in ahead:
+                name = wal_name(each.incarnation, sequence)
+                entry = joining.add(name, await self._entries.get(name))
+                if entry is not None:  # Parts without the last one, at the end of a range, count for nothing.
+                    self._append(name, load, entry.slices(key, each.epoch))
+                    load.read[place] = sequence + 1
+
+    @staticmethod
+    def _append(name: str, load: _Load, slices: list[tuple[Slice, memoryview]]) -> None:
+        for part, data in slices:
+            end = load.incoming.end(part.log)
+            if part.first > end:
+                why = f"{part.log} continues at {part.first}, but ended at {end}"
+                raise CorruptionError(path=name, position=0, why=why)
+            if part.first == end:  # Else the checkpoint has it already: a range may begin before it.
+                load.incoming.append(part.log, part.first, data)
 
     async def _catch_up(self) -> None:
         with suppress(*UNKNOWN):

@@ -36,11 +36,16 @@ PARTITIONS_MAX: Final = 10_000  # Of a topic.
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """One object of a checkpoint."""
+    """One file of a checkpoint."""
 
     file: str  # What it is to the broker.
     identity: str  # Equal for equal contents, so that an unchanged piece is not uploaded again.
     name: str  # Of the object.
+    more: list[str] = []  # Of further objects, if the store does not take it as one.
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name, *self.more]
 
 
 class Range(msgspec.Struct, array_like=True):

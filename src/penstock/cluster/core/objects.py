@@ -25,6 +25,7 @@ from crc32c import crc32c
 from penstock.errors import CorruptionError, StoreRefused, StoreUnavailable
 
 VERSION: Final = 1
+HEADER_BYTES_MAX: Final = 512  # What the first lines of an object take, at most.
 RETRY_S: Final = 0.05  # The first pause after a request without an answer; doubled each time ...
 RETRY_S_MAX: Final = 1.0  # ... up to this.
 UNKNOWN: Final = (StoreUnavailable, StoreRefused)  # Whether the request was carried out is not known.
@@ -32,6 +33,8 @@ UNKNOWN: Final = (StoreUnavailable, StoreRefused)  # Whether the request was car
 
 class Store(Protocol):
     """``penstock.store.base.Store`` with coroutines; one of ``UNKNOWN`` is raised if there was no answer."""
+
+    object_bytes_max: int
 
     async def create(self, name: str, data: bytes) -> bool: ...
 

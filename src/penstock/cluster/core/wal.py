@@ -4,6 +4,10 @@ The payload of an entry is a JSON header (the nonce of rule 3, and a list of sli
 bytes of the slices, one behind the other.  A slice belongs to one log of one partition in one epoch (rule
 19); its bytes are record batches with the offsets that they have in that log.
 
+A round that is larger than ``ENTRY_BYTES_MAX``, or than what the store takes as one object, becomes several
+entries: its payload is cut into parts, and the header of each says which part it is.  It is committed as a
+whole, since the order between logs is kept only within a round: parts without the last one count for nothing.
+
 A tombstone is an entry of another kind.  It ends the WAL: whatever stands at its sequence or above was
 never committed (rule 7).
 """
@@ -14,11 +18,11 @@ from typing import Final
 import msgspec
 
 from penstock.cluster.core.metadata import Key
-from penstock.cluster.core.objects import unwrap, wrap
+from penstock.cluster.core.objects import HEADER_BYTES_MAX, unwrap, wrap
 from penstock.errors import CorruptionError
 
 WAL: Final = "wal"
-ENTRY_BYTES_MAX: Final = 4 << 20  # About; a single batch may be larger (rule 5).
+ENTRY_BYTES_MAX: Final = 4 << 20  # Of a payload, without the header of a part (rule 5).
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -40,14 +44,20 @@ class _Header(msgspec.Struct):
     nonce: str
     tombstone: bool = False
     slices: list[Slice] = []
+    part: int = 0
+    parts: int = 1
 
 
 class Entry:
-    """A decoded entry, or a tombstone."""
+    """A decoded round, a part of one, or a tombstone."""
 
     def __init__(self, header: _Header, payload: bytes) -> None:
         self.tombstone = header.tombstone
         self.bytes = len(payload)
+        self.part = header.part
+        self.parts = header.parts
+        self.payload = payload if header.parts > 1 else b""
+        self.whole: Entry | None = None  # In the last part: the round, once it was put together.
         self._parts: dict[tuple[Key, int], list[tuple[Slice, memoryview]]] = {}
         view = memoryview(payload)
         at = 0
@@ -60,9 +70,40 @@ class Entry:
         return self._parts.get((key, epoch), [])
 
 
-def encode_entry(nonce: str, parts: list[tuple[Slice, bytes]]) -> bytes:
-    header = _Header(nonce, slices=[each for each, _ in parts])
-    return wrap(WAL, b"\n".join((msgspec.json.encode(header), b"".join(data for _, data in parts))))
+class Joining:
+    """Puts rounds together from their parts, which follow each other in a WAL."""
+
+    def __init__(self) -> None:
+        self._parts: list[Entry] = []
+
+    def add(self, name: str, entry: Entry) -> Entry | None:
+        """The round, if this entry completes one."""
+        if entry.parts == 1:
+            return entry
+        if entry.part != len(self._parts):
+            why = f"it is part {entry.part} of a round, but part {len(self._parts)} should follow"
+            raise CorruptionError(path=name, position=0, why=why)
+        self._parts.append(entry)
+        if len(self._parts) < entry.parts:
+            return None
+        parts, self._parts = self._parts, []
+        if entry.whole is None:
+            entry.whole = _decoded(name, b"".join(part.payload for part in parts))
+        return entry.whole
+
+
+def encode_entries(nonce: str, slices: list[tuple[Slice, bytes]], bytes_max: int) -> list[bytes]:
+    """The objects of a round, each with up to ``bytes_max``; usually one."""
+    header = _Header(nonce, slices=[each for each, _ in slices])
+    payload = b"\n".join((msgspec.json.encode(header), b"".join(data for _, data in slices)))
+    size = min(bytes_max, ENTRY_BYTES_MAX) - HEADER_BYTES_MAX
+    if len(payload) <= size:
+        return [wrap(WAL, payload)]
+    chunks = [payload[at : at + size] for at in range(0, len(payload), size)]
+    return [
+        wrap(WAL, msgspec.json.encode(_Header(nonce, part=part, parts=len(chunks))) + b"\n" + chunk)
+        for part, chunk in enumerate(chunks)
+    ]
 
 
 def encode_tombstone(nonce: str) -> bytes:
@@ -73,11 +114,15 @@ _decode: Final[Callable[[bytes], _Header]] = msgspec.json.Decoder(_Header).decod
 
 
 def decode_entry(name: str, data: bytes) -> Entry:
-    head, _, payload = unwrap(WAL, name, data).partition(b"\n")
+    return _decoded(name, unwrap(WAL, name, data))
+
+
+def _decoded(name: str, data: bytes) -> Entry:
+    head, _, payload = data.partition(b"\n")
     try:
         header = _decode(head)
     except msgspec.DecodeError as error:
         raise CorruptionError(path=name, position=0, why=str(error)) from error
-    if sum(each.size for each in header.slices) != len(payload):
+    if header.parts == 1 and sum(each.size for each in header.slices) != len(payload):
         raise CorruptionError(path=name, position=0, why="its slices have another size than its bytes")
     return Entry(header, payload)

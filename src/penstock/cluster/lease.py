@@ -1,0 +1,38 @@
+"""The lease of a node on what it owns, as its broker asks for it (rule 25).
+
+The broker answers reads and delivers messages only while the lease lasts.  Whether this node is still the
+owner at this moment is a question to the store: the next name of its WAL is free (``Commits.renew``).
+"""
+
+from typing import Final
+
+from penstock.broker.steps import Arrival, Steps, Waiter
+from penstock.clock import Clock
+from penstock.cluster.core.commit import LEASE_MS, Commits
+
+VERIFY_MS: Final = 20  # How often to look whether the store has answered.
+
+
+class ClusterLease:
+    """See ``OwnerLease``."""
+
+    limited = True
+
+    def __init__(self, node: int, commits: Commits, clock: Clock) -> None:
+        self.node = node
+        self.waiters: dict[Waiter, None] = {}
+        self._commits = commits
+        self._clock = clock
+
+    @property
+    def lease_ms(self) -> int:
+        return self._commits.lease_ms
+
+    def verify(self) -> Steps[bool]:
+        """It takes as long as the store is unavailable, as a publish does."""
+        began_ms = self._clock.steady_ms()
+        # Not equal: within a millisecond nobody knows which came first.
+        while not self._commits.ended.is_set() and self.lease_ms <= began_ms + LEASE_MS:
+            self._commits.renew_soon()
+            yield Arrival(self, self._clock.steady_ms() + VERIFY_MS)
+        return not self._commits.ended.is_set()
