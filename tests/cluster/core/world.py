@@ -92,7 +92,7 @@ class World:
         self.random = self.simulation.random
         self.store = SimulatedStore(self.simulation)
         self.store.late_list = self.random.random() < 0.5
-        self.store.object_bytes_max = self.random.choice((800, 2000, ENTRY_BYTES_MAX))
+        self.store.object_bytes_max = self.random.choice((600, 2000, ENTRY_BYTES_MAX))
         self.seconds = seconds
         self.healed = False
         self.history = History()

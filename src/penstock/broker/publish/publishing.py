@@ -27,6 +27,7 @@ from typing import Any, Final, cast
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.publish.append_order import append_queues, forget_empty
+from penstock.broker.publish.doubtful import is_doubtful, verified
 from penstock.broker.publish.header_options import MessageWithHeaders, messages_with_options, part_id
 from penstock.broker.publish.incoming import (
     Look,
@@ -50,11 +51,8 @@ from penstock.errors import (
     InvalidValue,
     KeyMissing,
     MetadataStale,
-    NotOwner,
     PenstockError,
     QueueFull,
-    SequenceOutOfOrder,
-    SequenceReused,
 )
 from penstock.groups.transactions import check_write
 from penstock.log.log import Log
@@ -85,7 +83,6 @@ from penstock.wire.validation import Limits
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
-DOUBTFUL: Final = (SequenceOutOfOrder, SequenceReused)  # They follow from the batches that this node has.
 APPENDED_SLICE: Final = 50  # Batches that are appended before others have a turn; each may begin a file.
 
 
@@ -192,9 +189,10 @@ class Publishing:
         if not self._can_append_now(topic, looks):
             return self._append_all(topic, looks, wait, False, None)
         answers = self._append_now(topic, looks, False)
-        if self._is_doubtful(answers):
-            return self._verified(topic, looks, answers, wait)
-        written = Written(answers, _answers_durable(topic, looks, answers) if wait else [])
+        waits = _answers_durable(topic, looks, answers) if wait else []
+        if is_doubtful(self._state, answers):
+            return verified(self._state, topic, looks, answers, waits)
+        written = Written(answers, waits)
         return cast("Steps[list[Receipt | PenstockError]]", written)
 
     def _append_to_missing(self, name: Any, version: int) -> Steps[list[Receipt | PenstockError]]:
@@ -231,33 +229,11 @@ class Publishing:
             answers = self._append_now(topic, looks, own_times)
         else:
             answers = yield from self._append_in_turn(topic, looks, own_times, after)
-        if self._is_doubtful(answers):
-            return (yield from self._verified(topic, looks, answers, wait))
-        if wait:
-            yield from _answers_durable(topic, looks, answers)
-        return answers
-
-    def _is_doubtful(self, answers: list[Receipt | PenstockError]) -> bool:
-        """Whether a refusal would be wrong if another node owned the partition by now."""
-        return self._state.lease.limited and any(isinstance(each, DOUBTFUL) for each in answers)
-
-    def _verified(
-        self, topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError], wait: bool
-    ) -> Steps[list[Receipt | PenstockError]]:
-        """The answers, with ``NotOwner`` instead of doubtful refusals unless this node is still the owner.
-
-        A former owner has not what its successor took, and may have what nobody has: a producer uses the
-        numbers of a batch again that was definitely not written.
-        """
         waits = _answers_durable(topic, looks, answers) if wait else []
-        is_owner = yield from self._state.lease.verify()
+        if is_doubtful(self._state, answers):
+            return (yield from verified(self._state, topic, looks, answers, waits))
         yield from waits
-        return [
-            NotOwner(topic=topic.name, partition=look.number, owner=-1, epoch=0)
-            if isinstance(answer, DOUBTFUL) and not is_owner
-            else answer
-            for look, answer in zip(looks, answers, strict=True)
-        ]
+        return answers
 
     def _append_in_turn(
         self, topic: Topic, looks: list[Look], own_times: bool, after: Log | None
