@@ -7,9 +7,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.client.served import VirtualServer
+from tests.server.process import until
 
 import penstock
 from penstock.client.direct import DIRECT_MIN
@@ -297,3 +300,14 @@ def test_without_uvloop_the_loop_is_pythons_own(
     with penstock.connect(server.url) as broker:
         assert broker.publish("orders", b"x").offset == 0
         assert type(broker._portal._loop).__module__.startswith("asyncio")
+
+
+@pytest.mark.parametrize("acks", ["written", "none"])
+def test_a_publish_that_does_not_wait_for_the_disk_is_delivered_without_another_one(
+    tmp_path: Path, acks: Literal["written", "none"]
+) -> None:
+    with VirtualServer(str(tmp_path)) as server, penstock.connect(server.url) as broker:
+        broker.create_topic("alone", partitions=1)
+        broker.publish("alone", b"a", acks=acks)
+
+        until(lambda: [message.value for message in broker.read("alone")] == [b"a"])

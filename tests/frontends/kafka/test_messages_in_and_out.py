@@ -1,9 +1,13 @@
 """Messages in and out, with confluent-kafka (librdkafka)."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 from tests.frontends.kafka.clients import producer, publish, reader, receive, values
-from tests.frontends.kafka.conftest import Server
+from tests.frontends.kafka.conftest import Server, serving
+from tests.server.process import until
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -29,6 +33,18 @@ def test_every_kind_of_acknowledgement(kafka: Server, acks: str) -> None:
     consumer = reader(kafka)
     assert values(receive(consumer, 3)) == [b"a", b"b", b"c"]
     consumer.close()
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[Server]:
+    yield from serving(str(tmp_path))
+
+
+def test_what_nobody_waits_for_is_synced_all_the_same(on_disk: Server) -> None:
+    """No other client does anything that would sync it in passing."""
+    publish(on_disk, [b"a"], settings={"acks": "0"})
+
+    until(lambda: [message.value for message in on_disk.run(on_disk.broker.read("orders"))] == [b"a"])
 
 
 def test_a_message_of_a_megabyte(kafka: Server) -> None:

@@ -189,6 +189,8 @@ class Publishing:
         if not self._can_append_now(topic, looks):
             return self._append_all(topic, looks, wait, False, None)
         answers = self._append_now(topic, looks, False)
+        if not wait:
+            self._sync_soon(topic)
         waits = _answers_durable(topic, looks, answers) if wait else []
         if is_doubtful(self._state, answers):
             return verified(self._state, topic, looks, answers, waits)
@@ -229,11 +231,18 @@ class Publishing:
             answers = self._append_now(topic, looks, own_times)
         else:
             answers = yield from self._append_in_turn(topic, looks, own_times, after)
+        if not wait:
+            self._sync_soon(topic)
         waits = _answers_durable(topic, looks, answers) if wait else []
         if is_doubtful(self._state, answers):
             return (yield from verified(self._state, topic, looks, answers, waits))
         yield from waits
         return answers
+
+    def _sync_soon(self, topic: Topic) -> None:
+        """Nobody waits for the disk, but readers see only what a sync has covered."""
+        if topic.settings.durability == "fsync":
+            self._state.commit.kick()
 
     def _append_in_turn(
         self, topic: Topic, looks: list[Look], own_times: bool, after: Log | None
