@@ -2,7 +2,8 @@
 
     sync, async                  in this process, in memory and on disk
     sync client, async client    over a connection to the real server, which is in virtual time too; once also
-                                 to one that asks for keys, as an admin, who must not notice
+                                 to one that asks for keys, as an admin, who must not notice, and once with
+                                 publishes on the thread of the caller (client/direct.py)
     over HTTP                    by requests to the same server (over_http.py), as far as that has it
     of a node that owns nothing  the same over a node of a cluster that forwards everything (clustered.py)
 
@@ -27,6 +28,7 @@ from tests.contract.over_http import HttpServer, connect_over_http
 
 import penstock
 from penstock import aio
+from penstock.client import direct
 from penstock.testing import AsyncTestBroker, ManualClock, TestBroker
 from penstock.types import Duration, duration_ms
 
@@ -236,6 +238,7 @@ KINDS = ("sync", "async", "sync client", "async client", f"sync client {IN_A_CLU
 PLACES = ("in memory", "on disk")
 EVERYWHERE = [
     *(f"{kind} {place}" for kind in KINDS for place in PLACES),
+    "sync client that publishes directly, in memory",
     "async client with a key, in memory",
     f"async client {IN_A_CLUSTER}, with a key, in memory",
 ]
@@ -267,8 +270,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
+def broker(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TestBroker]:
     """An open broker of each kind."""
+    if "directly" in request.param:
+        monkeypatch.setattr(direct, "DIRECT_MIN", 1)
+        monkeypatch.setattr(direct, "PAUSE_MS", 0)
     directory = str(tmp_path) if "disk" in request.param else None
     with asyncio.Runner() as runner:
         with World(request.param, directory, runner).open() as opened:
