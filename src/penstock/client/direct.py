@@ -200,8 +200,11 @@ class DirectPublisher:
         if channel is None:
             return None
         channel.generation = generation
+        if self.channel is not None:  # Meanwhile, by another thread.
+            channel.close()
+            return self.channel
         self.channel = channel
-        if self._closed:  # Meanwhile.
+        if self._closed:  # Meanwhile, too.
             self._drop(channel)
         return self.channel
 
