@@ -23,7 +23,7 @@ NOT_CLIENTS = {
 PRINT_NO_DATA = {
     "topic create", "topic alter", "topic delete", "group create", "group seek", "group delete",
     "schedule add", "pipeline run", "pipeline stop", "lake snapshot", "key create", "key revoke", "user set",
-    "user delete",
+    "user delete", "cluster drain", "cluster remove", "cluster move", "cluster balance",
 }  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Load, Nodes, settings, wait_until
+from tests.cluster.load import Load
+from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings, wait_until
 from tests.server.process import Server
 
 from penstock.model.access import Grant

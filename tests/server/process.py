@@ -45,7 +45,9 @@ class Server:
         data: Path | None = None,
         listeners: tuple[str, ...] = LISTENERS,
         program: Sequence[str] = ("-m", "penstock"),
+        host: str = "127.0.0.1",
     ) -> None:
+        self.host = host
         self._listeners = listeners
         self._program = program
         self.data = data or folder / "data"
@@ -78,7 +80,7 @@ class Server:
         raise AssertionError(f"the server did not start: {self.log()[-3000:]}")
 
     def _spawn(self, ports: dict[str, int]) -> "subprocess.Popen[str]":
-        places = dict.fromkeys(QUIET, "off") | {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        places = dict.fromkeys(QUIET, "off") | {name: f"{self.host}:{port}" for name, port in ports.items()}
         listen = [word for name, place in places.items() for word in (f"--{name}", place)]
         with self.log_path.open("a") as log:
             return subprocess.Popen(
@@ -152,7 +154,7 @@ class Server:
     @property
     def url(self) -> str:
         """For ``penstock.connect``."""
-        return f"penstock://127.0.0.1:{self.ports['native']}"
+        return f"penstock://{self.host}:{self.ports['native']}"
 
     @property
     def pid(self) -> int:
@@ -180,7 +182,7 @@ class Server:
 
     def connect(self, listener: str) -> socket.socket:
         """A plain TCP connection."""
-        made = socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=PATIENCE_S)
+        made = socket.create_connection((self.host, self.ports[listener]), timeout=PATIENCE_S)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 

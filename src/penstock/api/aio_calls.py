@@ -7,6 +7,7 @@ from typing import Unpack
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -238,6 +239,26 @@ class AsyncBrokerCalls:
     async def delete_user(self, name: str) -> None:
         """Delete a user; its connections are closed."""
         await self._driver.run(self._operations.delete_user(name))
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Nodes, owners and takeovers of the cluster that this server is a node of."""
+        return await self._driver.run(self._operations.cluster_info())
+
+    async def drain_node(self, node: int, *, undo: bool = False) -> Moved:
+        """Move all partitions away from a node and keep others away, or (``undo``) let it have some again."""
+        return await self._driver.run(self._operations.drain_node(node, undo))
+
+    async def remove_node(self, node: int) -> None:
+        """Forget a node that has stopped for good."""
+        await self._driver.run(self._operations.remove_node(node))
+
+    async def move_partition(self, topic: str, partition: int, node: int) -> Moved:
+        """Have a node own a partition; it stays there while the node is up and not drained."""
+        return await self._driver.run(self._operations.move_partition(topic, partition, node))
+
+    async def balance_partitions(self, *, dry_run: bool = False) -> Moved:
+        """Move partitions so that each node owns about as many; a dry run only counts them."""
+        return await self._driver.run(self._operations.balance_partitions(dry_run))
 
     async def stats(self) -> BrokerInfo:
         """The broker at a glance: version, uptime, sizes, counts."""

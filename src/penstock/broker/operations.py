@@ -25,8 +25,9 @@ from penstock.broker.protocols import ProtocolOperations
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
-from penstock.errors import PenstockError, TopicNotFound
+from penstock.errors import NotACluster, PenstockError, TopicNotFound
 from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -350,6 +351,23 @@ class LocalOperations(ProtocolOperations):
 
     def delete_user(self, name: str) -> Steps[None]:
         return self._core.access.delete_user(name)
+
+    # A cluster, which this is not: see cluster/routing.
+
+    def cluster_info(self) -> Steps[ClusterInfo]:
+        raise NotACluster(operation="cluster_info")
+
+    def drain_node(self, node: int, undo: bool) -> Steps[Moved]:  # noqa: ARG002
+        raise NotACluster(operation="drain_node")
+
+    def remove_node(self, node: int) -> Steps[None]:  # noqa: ARG002
+        raise NotACluster(operation="remove_node")
+
+    def move_partition(self, topic: str, partition: int, node: int) -> Steps[Moved]:  # noqa: ARG002
+        raise NotACluster(operation="move_partition")
+
+    def balance_partitions(self, dry_run: bool) -> Steps[Moved]:  # noqa: ARG002
+        raise NotACluster(operation="balance_partitions")
 
     # The broker itself.
 

@@ -51,6 +51,11 @@ class ProgramOperations:
         self.revoke_key = operations.revoke_key
         self.set_user = operations.set_user
         self.delete_user = operations.delete_user
+        self.cluster_info = operations.cluster_info
+        self.drain_node = operations.drain_node
+        self.remove_node = operations.remove_node
+        self.move_partition = operations.move_partition
+        self.balance_partitions = operations.balance_partitions
         self.stats = operations.stats
 
     def topics(self) -> Steps[list[str]]:

@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "lake": ("spark", "Show archived data, and check that it is complete."),
     "key": ("server", "Create, list and revoke API keys for programs."),
     "user": ("server", "Create, list and delete users."),
-    "cluster": ("server", "Run a cluster on this machine, or check a store for one."),
+    "cluster": ("server", "Operate a cluster, try one, or check a store for one."),
     "ping": ("server", "Check that a server is up; show version and latency."),
     "bench": ("server", "Measure throughput and latency of a server."),
     "check": ("server", "Check a data directory for damage."),

@@ -7,6 +7,7 @@ from penstock.client.calling import Caller
 from penstock.client.work import work
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -225,6 +226,30 @@ class RemoteCalls(Caller):
     @work
     async def delete_user(self, name: str) -> None:
         await self._call("delete_user", name=name)
+
+    @work
+    async def cluster_info(self) -> ClusterInfo:
+        answer: ClusterInfo = await self._call("cluster_info")
+        return answer
+
+    @work
+    async def drain_node(self, node: int, undo: bool) -> Moved:
+        answer: Moved = await self._call("drain_node", node=node, undo=undo)
+        return answer
+
+    @work
+    async def remove_node(self, node: int) -> None:
+        await self._call("remove_node", node=node)
+
+    @work
+    async def move_partition(self, topic: str, partition: int, node: int) -> Moved:
+        answer: Moved = await self._call("move_partition", topic=topic, partition=partition, node=node)
+        return answer
+
+    @work
+    async def balance_partitions(self, dry_run: bool) -> Moved:
+        answer: Moved = await self._call("balance_partitions", dry_run=dry_run)
+        return answer
 
     @work
     async def stats(self) -> BrokerInfo:

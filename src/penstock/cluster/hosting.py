@@ -20,6 +20,7 @@ from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.state import Partition
 from penstock.broker.storage.recovery import JOURNAL, SCHEDULE, log_config
+from penstock.clock import stopwatch_ns
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.host import Part
 from penstock.cluster.core.metadata import Key, State
@@ -41,6 +42,7 @@ class PackedLogs:
     def __init__(self) -> None:
         self.parts: list[tuple[Slice, bytes]] = []
         self.taken: list[tuple[Log, LogSlice]] = []
+        self.began_ns = stopwatch_ns()
 
 
 class BrokerHost:
@@ -54,6 +56,7 @@ class BrokerHost:
         self._spawn = spawn
         self._open: dict[Key, Partition] = {}  # Also those that are closing.
         self._closing: dict[Key, Awaitable[None]] = {}
+        self._reopening: dict[Key, bool] = {}  # False: it is to be closed again as soon as it is open.
         self.following = Following(core, driver.run, spawn, self.follow_owners)
         self.deliver_from_ms: Callable[[Key], int] = lambda _: 0  # The core's: see ``Node.deliver_from_ms``.
 
@@ -77,6 +80,7 @@ class BrokerHost:
     def confirm(self, packed: PackedLogs) -> None:
         for log, taken in packed.taken:
             log.confirm(taken.written, taken.end)
+        self._commit.took((stopwatch_ns() - packed.began_ns) // 1000)
         self._commit.settled()
 
     def reject(self) -> None:
@@ -110,7 +114,9 @@ class BrokerHost:
             asyncio.get_running_loop().call_later(wait_ms / 1000, partition.topic.wake)
 
     def close(self, key: Key) -> None:
-        if key not in self._closing and key in self._open:
+        if key in self._reopening:
+            self._reopening[key] = False
+        elif key not in self._closing and key in self._open:
             self._closing[key] = self._spawn(self._close(key))
 
     async def _close(self, key: Key) -> None:
@@ -126,18 +132,24 @@ class BrokerHost:
         self.close(key)
 
     def resume(self, key: Key, epoch: int) -> None:
+        self._reopening[key] = True
         self._spawn(self._reopen(key, epoch))
 
     async def _reopen(self, key: Key, epoch: int) -> None:
-        while key in self._closing:
-            await self._closing[key]
-        await self.opened(key, epoch)
+        try:
+            while key in self._closing:
+                await self._closing[key]
+            if self._reopening[key]:
+                await self.opened(key, epoch)
+        finally:
+            if not self._reopening.pop(key):
+                self.close(key)
 
     def serves(self, key: Key) -> bool:
-        return key in self._open and key not in self._closing
+        return key in self._open and key not in self._closing and key not in self._reopening
 
     def drained(self, key: Key) -> bool:
-        return key not in self._closing
+        return key not in self._closing and key not in self._reopening
 
     # Checkpoints.
 

@@ -26,9 +26,11 @@ from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
+from penstock.cluster.administration import Administration
 from penstock.cluster.commit import ClusterCommit
+from penstock.cluster.core.metadata import Key
 from penstock.cluster.core.node import Heartbeat, Node
-from penstock.cluster.hosting import BrokerHost
+from penstock.cluster.hosting import BrokerHost, IncomingPartition
 from penstock.cluster.identity import Identity, found_or_join
 from penstock.cluster.lease import ClusterLease
 from penstock.cluster.registry import ClusterRegistry
@@ -37,6 +39,7 @@ from penstock.cluster.routing.operations import ClusterOperations
 from penstock.cluster.routing.owners import MetadataOwners, address_of, address_text
 from penstock.cluster.routing.peers import HEARTBEAT, Peer, Peers
 from penstock.cluster.store import ThreadedStore
+from penstock.cluster.timeline import Timeline
 from penstock.config.broker import BrokerConfig
 from penstock.config.server import ServerConfig, address, shown
 from penstock.errors import (
@@ -77,6 +80,7 @@ class MemberHost(BrokerHost):
     """The broker of this node, which tells routing who owns what."""
 
     owners: MetadataOwners
+    timeline: Timeline
     forget: Callable[[int, NodeAddress], None]  # Nobody answers there any more.
     _alive: frozenset[str] | set[str] = frozenset()
 
@@ -89,6 +93,18 @@ class MemberHost(BrokerHost):
             self.forget(member.node, address_of(member.address))
         self._alive = alive
         self.owners.changed()
+
+    async def receive(self, key: Key, epoch: int) -> IncomingPartition:
+        self.timeline.begin(key, epoch, self.state)
+        return await super().receive(key, epoch)
+
+    def close(self, key: Key) -> None:
+        super().close(key)
+        self.timeline.end(key, opened=False)
+
+    async def opened(self, key: Key, epoch: int) -> None:
+        await super().opened(key, epoch)
+        self.timeline.end(key, opened=True)
 
 
 class ClusterMember:
@@ -125,7 +141,13 @@ class ClusterMember:
             await self._joined()
             connections = Connections(PEER_CONNECTIONS_MAX)
             self._listener = PeerListener(
-                broker, self._local, self._config.limits, connections, secret, self._heard
+                broker,
+                self._local,
+                self._config.limits,
+                connections,
+                secret,
+                self._heard,
+                self._administration.report,
             )
             self._peer_server = await asyncio.get_running_loop().create_server(
                 self._listener.connect, sock=peer_socket
@@ -134,7 +156,9 @@ class ClusterMember:
         except BaseException:
             peer_socket.close()
             raise
-        broker.route(ClusterOperations(self._core, self._local, self._owners, self._peers, broker.start))
+        operations = ClusterOperations(self._core, self._local, self._owners, self._peers, broker.start)
+        operations.administration = self._administration
+        broker.route(operations)
         return broker
 
     def _open_store(self) -> tuple[Any, Identity]:
@@ -178,6 +202,7 @@ class ClusterMember:
         self._broker_driver = LoopDriver(core)
         host = MemberHost(core, self._broker_driver, commit, self._spawn)
         host.forget = self._peers.forget
+        host.timeline = Timeline(self._config.cluster.node, self._clock)
         node = Node(
             incarnation=secrets.token_hex(INCARNATION_BYTES),
             number=self._config.cluster.node,
@@ -202,6 +227,17 @@ class ClusterMember:
         )
         host.deliver_from_ms = node.deliver_from_ms
         core.state.lease = ClusterLease(self._config.cluster.node, node.commits, self._clock)
+        self._administration = Administration(
+            identity.name,
+            self._store.url,
+            node,
+            self._owners,
+            self._peers,
+            commit,
+            host.timeline,
+            self._clock,
+            self._spawn,
+        )
         broker = EmbeddedAsyncBroker(core, self._broker_driver)
         self._local = broker.operations
         return node, broker

@@ -121,6 +121,73 @@ class ClockDifference(RequestError):
     most: int
 
 
+class NotACluster(RequestError):
+    """The server is not a node of a cluster.
+
+    Cause: it was started without ``--cluster``.
+    Do: connect to a node of the cluster; ``--server`` or PENSTOCK_SERVER says which.
+    """
+
+    code = "NOT_A_CLUSTER"
+    sentence = "{operation} is for clusters, and this server was started without --cluster"
+    operation: str
+
+
+class NodeNotFound(RequestError):
+    """The cluster has no node of that number.
+
+    Cause: a typing error, or the node was removed.
+    Do: ``penstock cluster nodes`` lists the nodes.
+    """
+
+    code = "NODE_NOT_FOUND"
+    sentence = "the cluster has no node {node}; its nodes are {known}"
+    node: int
+    known: str
+
+
+class NodeRunning(RequestError):
+    """A node that is running cannot be removed.
+
+    Cause: its process runs, or it ended a moment ago and the others have not noticed yet.
+    Do: stop the node first (SIGTERM), which hands its partitions over.
+    """
+
+    code = "NODE_RUNNING"
+    sentence = "node {node} is running; stop it first, then remove it"
+    node: int
+
+
+class NodeUnfit(RequestError):
+    """A node cannot be used for what was asked.
+
+    Cause: a partition was to move to a node that is stopped or being drained, or the only node that may own
+        partitions was to be drained.
+    Do: choose another node, start it, or end its draining with ``penstock cluster drain N --undo``.
+    """
+
+    code = "NODE_UNFIT"
+    sentence = "node {node} cannot do that: {why}"
+    node: int
+    why: str
+
+
+class PartitionMoved(RequestError):
+    """The owner of a partition changed while it was to be moved.
+
+    Cause: a node failed, or another operator moved it.
+    Do: look at the owners with ``penstock cluster status``, and repeat the request if it still makes sense.
+    """
+
+    code = "PARTITION_MOVED"
+    sentence = (
+        "partition {partition} of topic {topic!r} went to node {owner} meanwhile; look at the owners again"
+    )
+    topic: str
+    partition: int
+    owner: int  # -1: no node.
+
+
 class NotInCluster(RequestError):
     """A feature that works on a single server does not work in a cluster yet.
 

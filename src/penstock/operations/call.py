@@ -19,6 +19,7 @@ DEFAULT_GROUP: Final = "default"
 LIST_LIMIT: Final = 1000  # Entries that a listing returns unless asked for more.
 HOLD: Final = "7d"  # How long retention waits for a group whose deleted messages were restored.
 FETCH_BYTES: Final = 4 * 1024 * 1024  # Read and sent in about a millisecond, so that others do not wait long.
+MOVE_MS_MAX: Final = 30_000  # Partitions that are to move, until they have.
 PUBLISH_STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 

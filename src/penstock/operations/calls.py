@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import GroupNotFound, IdentityNotFound, TopicExists, TopicNotFound
+from penstock.errors import GroupNotFound, IdentityNotFound, NodeNotFound, TopicExists, TopicNotFound
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -27,6 +28,7 @@ from penstock.operations.call import (
     HOLD,
     IDEMPOTENT,
     LIST_LIMIT,
+    MOVE_MS_MAX,
     NOT_REPEATED,
     PUBLISH_STAGED_MS_MAX,
     READ_ONLY,
@@ -227,6 +229,25 @@ class DeleteUserArguments(msgspec.Struct, frozen=True):
     name: str
 
 
+class DrainNodeArguments(msgspec.Struct, frozen=True):
+    node: int
+    undo: bool = False
+
+
+class RemoveNodeArguments(msgspec.Struct, frozen=True):
+    node: int
+
+
+class MovePartitionArguments(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    node: int
+
+
+class BalancePartitionsArguments(msgspec.Struct, frozen=True):
+    dry_run: bool = False
+
+
 CALLS: Final[Mapping[str, Call]] = {
     "create_topic": Call(CreateTopicArguments, None, done_when(TopicExists)),
     "alter_topic": Call(AlterTopicArguments, None, IDEMPOTENT),
@@ -264,5 +285,10 @@ CALLS: Final[Mapping[str, Call]] = {
     "set_user": Call(SetUserArguments, None, IDEMPOTENT),
     "users": Call(NoArguments, list[UserInfo], READ_ONLY),
     "delete_user": Call(DeleteUserArguments, None, done_when(IdentityNotFound)),
+    "cluster_info": Call(NoArguments, ClusterInfo, READ_ONLY),
+    "drain_node": Call(DrainNodeArguments, Moved, IDEMPOTENT, wait_ms=MOVE_MS_MAX),
+    "remove_node": Call(RemoveNodeArguments, None, done_when(NodeNotFound)),
+    "move_partition": Call(MovePartitionArguments, Moved, IDEMPOTENT, wait_ms=MOVE_MS_MAX),
+    "balance_partitions": Call(BalancePartitionsArguments, Moved, IDEMPOTENT, wait_ms=MOVE_MS_MAX),
     "stats": Call(NoArguments, BrokerInfo, READ_ONLY),
 }

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, Unpack
 
 from penstock.config.broker import GroupOptions, Start, TopicOptions
-from penstock.errors import GroupNotFound, IdentityNotFound, TopicExists, TopicNotFound
+from penstock.errors import GroupNotFound, IdentityNotFound, NodeNotFound, TopicExists, TopicNotFound
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -41,6 +42,7 @@ from penstock.operations.call import (
     HOLD,
     IDEMPOTENT,
     LIST_LIMIT,
+    MOVE_MS_MAX,
     PUBLISH_STAGED_MS_MAX,
     READ_ONLY,
     REDRIVE_MS_MAX,
@@ -367,6 +369,37 @@ class AccessOperations(Protocol):
     @operation("admin", audit=("name",), retry=done_when(IdentityNotFound))
     def delete_user(self, name: str) -> None:
         """Delete a user; its connections are closed."""
+
+
+class AdministrationOperations(Protocol):
+    """Operating a cluster; every node can be asked.  Other servers answer ``NotACluster``."""
+
+    @operation("admin", acl="describe", retry=READ_ONLY, route="written by hand")
+    def cluster_info(self) -> ClusterInfo:
+        """Nodes, owners and takeovers of the cluster that this server is a node of."""
+
+    @operation("admin", audit=("node",), retry=IDEMPOTENT, wait_ms=MOVE_MS_MAX, route="written by hand")
+    def drain_node(self, node: int, *, undo: bool = False) -> Moved:
+        """Move all partitions away from a node and keep others away, or (``undo``) let it have some again."""
+
+    @operation("admin", audit=("node",), retry=done_when(NodeNotFound), route="written by hand")
+    def remove_node(self, node: int) -> None:
+        """Forget a node that has stopped for good."""
+
+    @operation(
+        "admin",
+        topic="topic",
+        audit=("topic", "partition", "node"),
+        retry=IDEMPOTENT,
+        wait_ms=MOVE_MS_MAX,
+        route="written by hand",
+    )
+    def move_partition(self, topic: str, partition: int, node: int) -> Moved:
+        """Have a node own a partition; it stays there while the node is up and not drained."""
+
+    @operation("admin", audit=("dry_run",), retry=IDEMPOTENT, wait_ms=MOVE_MS_MAX, route="written by hand")
+    def balance_partitions(self, *, dry_run: bool = False) -> Moved:
+        """Move partitions so that each node owns about as many; a dry run only counts them."""
 
 
 class ServerOperations(Protocol):

@@ -5,11 +5,15 @@ import msgspec
 from penstock.cluster.core.metadata import (
     Checkpoint,
     Covered,
+    Drain,
     DropTopic,
     Fence,
+    Forget,
     Join,
     Move,
     Piece,
+    Prefer,
+    Preference,
     PutDocument,
     PutTopic,
     State,
@@ -149,3 +153,70 @@ def test_a_snapshot_holds_the_whole_state() -> None:
     copy = msgspec.json.decode(msgspec.json.encode(state), type=State)
 
     assert copy == state
+
+
+def placed(state: State) -> set[int]:
+    """The nodes that should own partitions."""
+    favourites = [state.favourite(key) for key, _ in state.partitions()]
+    return {state.members[name].node for name in favourites if name is not None}
+
+
+def test_a_node_that_is_drained_gets_no_partitions_until_that_ends() -> None:
+    state = cluster("a", "b", partitions=50)
+    membership = state.membership
+
+    assert state.apply(Drain(1))
+    assert not state.apply(Drain(1))
+    assert not state.apply(Drain(7))
+    assert placed(state) == {0}
+    assert state.membership > membership  # Kafka's groups have other coordinators, too.
+    state.apply(PutTopic("new", "id2", 20, "{}"))
+    assert {state.owner_of(("new", number))[0] for number in range(20)} == {0}
+
+    assert state.apply(Drain(1, on=False))
+    assert placed(state) == {0, 1}
+
+
+def test_nodes_that_are_drained_own_partitions_if_there_is_no_other() -> None:
+    state = cluster("a", "b", partitions=10)
+    state.apply(Drain(1))
+
+    state.apply(Fence("a", 0))
+
+    assert {state.owner_of(key)[0] for key, _ in state.partitions()} == {1}
+
+
+def test_a_chosen_node_gets_the_partition_while_it_is_alive() -> None:
+    state = cluster("a", "b", "c")
+    other = next(name for name in state.alive() if name != owner(state))
+    node, epoch = state.members[other].node, state.owner_of(KEY)[1]
+
+    assert not state.apply(Prefer([Preference("orders", 0, epoch - 1, node)]))
+    assert not state.apply(Prefer([Preference("orders", 1, epoch, node)]))
+    assert state.apply(Prefer([Preference("orders", 0, epoch, node)]))
+    assert state.favourite(KEY) == other
+    state.apply(Fence(other, 0))
+    assert state.favourite(KEY) != other
+    state.apply(Join("again", node))
+    assert state.favourite(KEY) == "again"
+
+
+def test_a_node_is_forgotten_once_it_is_sealed_and_may_come_back() -> None:
+    state = cluster("a", "b")
+    epoch = state.owner_of(KEY)[1]
+    state.apply(Prefer([Preference("orders", 0, epoch, 1)]))
+    state.apply(Drain(1))
+
+    assert not state.apply(Forget(1))
+    state.apply(Fence("b", 0))
+    assert state.nodes() == {0: True, 1: False}
+    assert state.apply(Forget(1))
+    assert not state.apply(Forget(1))
+    assert state.nodes() == {0: True}
+    assert state.draining == []
+    found = state.partition(KEY)
+    assert found is not None
+    assert found.preferred is None
+
+    state.apply(Join("b2", 1))
+    assert state.nodes() == {0: True, 1: True}

@@ -1,16 +1,24 @@
-"""``penstock cluster``: tools for running on more than one machine."""
+"""``penstock cluster``: operate a cluster, run one on this machine, check a store.
 
+The commands for operators talk to any node; docs/cluster.md explains what they do.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
-from penstock.cli import screen
-from penstock.cli.arguments import OutputOption
+from penstock.cli import connecting, screen
+from penstock.cli.arguments import SERVER, OutputOption, Server, topic_name
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
 from penstock.cli.server.cluster_dev import DevCluster, DevNode
+from penstock.cli.text import counted, rounded_duration
 from penstock.clock import SystemClock
+from penstock.config.server import shown
+from penstock.model.cluster import ClusterInfo, ClusterNode, Moved
 from penstock.store.opening import open_store
 from penstock.store.probe import Check, probe
 
@@ -38,13 +46,13 @@ def probe_store(
             [{"store": report.url, "safe": report.safe, "create_ms": round(report.create_ms, 3), **checks}]
         )
         return 0 if report.safe else 1
-    screen.table(COLUMNS, [(check.name, _shown(check)) for check in report.checks])
+    screen.table(COLUMNS, [(check.name, _result(check)) for check in report.checks])
     verdict = "safe to use" if report.safe else "NOT safe: a cluster refuses it"
     screen.line(f"{report.url}: {verdict}; one create takes {report.create_ms:.1f} ms (median)")
     return 0 if report.safe else 1
 
 
-def _shown(check: Check) -> str:
+def _result(check: Check) -> str:
     return "ok" if check.problem is None else check.problem
 
 
@@ -59,3 +67,161 @@ def dev(
     directory = Path(data)
     directory.mkdir(parents=True, exist_ok=True)
     return DevCluster([DevNode(number, directory) for number in range(1, nodes + 1)]).run()
+
+
+# Operating a cluster.
+
+Node = Annotated[int, typer.Argument(metavar="NODE", min=1, help="Number of the node.")]
+
+NODES: Final = (
+    Column("NODE", right=True), Column("STATE"), Column("NATIVE"), Column("KAFKA"),
+    Column("PARTITIONS", right=True), Column("COMMIT P50", right=True), Column("P99", right=True),
+    Column("WAL", right=True), Column("UP FOR", right=True), Column("VERSION"),
+)  # fmt: skip
+STYLES: Final = {"up": "green", "draining": "yellow", "silent": "red", "stopped": "dim"}
+
+
+@app.command(epilog=example("penstock cluster status", "penstock cluster status -o json"))
+def status(output: OutputOption = "table", server: Server = SERVER) -> None:
+    """Show a cluster: its nodes, and who owns which partitions."""
+    with connecting.connected(server) as broker:
+        found = broker.cluster_info()
+    if output == "json":
+        screen.documents([msgspec.to_builtins(found)])
+        return
+    up = [node for node in found.nodes if node.state in ("up", "draining")]
+    orphans = sum(each.node < 0 for each in found.partitions)
+    without = f"{orphans} without an owner" if orphans else "all have an owner"
+    screen.facts(
+        [
+            ("cluster", found.name),
+            ("store", found.store),
+            ("nodes", f"{len(up)} of {len(found.nodes)} up"),
+            ("partitions", f"{len(found.partitions)}, {without}"),
+        ]
+    )
+    if found.partitions:
+        screen.line("")
+        numbers = sorted({node.node for node in up} | {each.node for each in found.partitions} - {-1})
+        titles = [Column(f"NODE {number}", text=True) for number in numbers]
+        screen.table((Column("TOPIC"), *titles), [*_owner_rows(found, numbers)])
+
+
+def _owner_rows(found: ClusterInfo, numbers: list[int]) -> Iterator[tuple[str, ...]]:
+    for topic in sorted({each.topic for each in found.partitions}):
+        owned = {
+            number: [
+                each.partition for each in found.partitions if (each.topic, each.node) == (topic, number)
+            ]
+            for number in numbers
+        }
+        yield topic, *(_ranges(owned[number]) for number in numbers)
+
+
+def _ranges(partitions: list[int]) -> str:
+    """0-3, 7: ascending numbers as ranges."""
+    parts: list[list[int]] = []
+    for number in partitions:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts) or "-"
+
+
+@app.command(epilog=example("penstock cluster nodes", "penstock cluster nodes -o json"))
+def nodes(output: OutputOption = "table", server: Server = SERVER) -> None:
+    """List the nodes of a cluster: state, partitions, and how long commits take."""
+    with connecting.connected(server) as broker:
+        found = broker.cluster_info()
+    if output == "json":
+        screen.documents(msgspec.to_builtins(node) for node in found.nodes)
+    else:
+        screen.table(NODES, [_node_row(node) for node in found.nodes])
+
+
+def _node_row(node: ClusterNode) -> tuple[object, ...]:
+    report = node.report
+    facts: tuple[object, ...] = ("-",) * 5
+    if report is not None:
+        facts = (
+            _latency(report.commit_seconds_p50), _latency(report.commit_seconds_p99),
+            report.wal_entries, rounded_duration(report.uptime_seconds * 1000), report.version,
+        )  # fmt: skip
+    return (
+        node.node, screen.styled(node.state, STYLES[node.state]), _place(node.host, node.native),
+        _place(node.host, node.kafka), node.partitions, *facts,
+    )  # fmt: skip
+
+
+def _latency(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds else "-"
+
+
+def _place(host: str, port: int) -> str:
+    return shown(host, port) if port else "off"
+
+
+@app.command(epilog=example("penstock cluster drain 2", "penstock cluster drain 2 --undo"))
+def drain(
+    node: Node,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it have partitions again.")] = False,
+    server: Server = SERVER,
+) -> int:
+    """Move all partitions away from a node, and keep new ones away."""
+    with connecting.connected(server) as broker:
+        moved = broker.drain_node(node, undo=undo)
+    if undo:
+        screen.note(f"node {node} may own partitions again; they move back within a minute")
+        return 0
+    return _told(moved, f"moved away from node {node}")
+
+
+@app.command(epilog=example("penstock cluster remove 3"))
+def remove(node: Node, server: Server = SERVER) -> None:
+    """Forget a node that has been stopped for good."""
+    with connecting.connected(server) as broker:
+        broker.remove_node(node)
+    screen.note(f"removed node {node}")
+
+
+@app.command(epilog=example("penstock cluster move orders:0 2"))
+def move(
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC:PARTITION", help="The partition, such as orders:0.")
+    ],
+    node: Node,
+    server: Server = SERVER,
+) -> int:
+    """Move a partition to a node; it stays there while the node is up."""
+    topic, _, number = partition.rpartition(":")
+    if not topic or not number.isascii() or not number.isdecimal():
+        raise typer.BadParameter(f"{partition!r} is not TOPIC:PARTITION", param_hint="'TOPIC:PARTITION'")
+    with connecting.connected(server) as broker:
+        moved = broker.move_partition(topic_name(topic), int(number), node)
+    if not moved.moved and not moved.left:
+        screen.note(f"{partition} is on node {node}, and stays there")
+        return 0
+    return _told(moved, f"moved to node {node}")
+
+
+@app.command(epilog=example("penstock cluster balance", "penstock cluster balance --dry-run"))
+def balance(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would move.")] = False,
+    server: Server = SERVER,
+) -> int:
+    """Move partitions so that each node owns about as many."""
+    with connecting.connected(server) as broker:
+        moved = broker.balance_partitions(dry_run=dry_run)
+    if dry_run:
+        screen.note(f"{counted(moved.left, 'partition')} would move")
+        return 0
+    return _told(moved, "moved")
+
+
+def _told(moved: Moved, words: str) -> int:
+    """Say how many partitions have moved; exit code 1 if some have not."""
+    screen.note(f"{counted(moved.moved, 'partition')} {words}")
+    if moved.left:
+        screen.note(f"{counted(moved.left, 'partition')} still to move; see: penstock cluster status")
+    return 1 if moved.left else 0

@@ -8,11 +8,16 @@ so that floors, epochs and owners are derived and never asserted.
     topics       settings, and for each partition its epoch, its checkpoint and the history since then
     documents    keys, users, quotas, group settings and the like: text by name
     producers    how many producer ids were given out
+    draining     nodes that an operator keeps free of partitions
 
 The history of a partition is a list of ranges (incarnation, epoch, start, end): what that incarnation
 committed to it, in its WAL from ``start`` up to ``end``.  Only the last range may be open; its
 incarnation is the owner. An epoch is the number of the entry that assigned the partition, so two owners
 never share one (rule 11).
+
+Where a partition should be: on the node that an operator has chosen for it (``Prefer``), otherwise where
+rendezvous hashing says; never on a node that is being drained, unless there is no other.  These entries
+move nothing: an owner sees that it is not the favourite any more, and hands over (rule 20).
 
 Invariants:
 
@@ -62,6 +67,7 @@ class Assigned(msgspec.Struct):
     epoch: int = 0
     base: list[Piece] = []
     history: list[Range] = []
+    preferred: int | None = None  # The node that an operator has chosen.
 
     @property
     def owner(self) -> str | None:
@@ -75,6 +81,7 @@ class Member(msgspec.Struct):
     address: str
     floor: int = 0
     tombstone: int | None = None
+    forgotten: bool = False  # An operator has removed the node.
 
 
 class Topic(msgspec.Struct):
@@ -169,8 +176,35 @@ class TakeProducerIds(msgspec.Struct, frozen=True, tag="producers"):
     count: int
 
 
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Keep partitions away from a node, or (``on`` False) let it have some again."""
+
+    node: int
+    on: bool = True
+
+
+class Preference(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    partition: int
+    epoch: int
+    node: int
+
+
+class Prefer(msgspec.Struct, frozen=True, tag="prefer"):
+    """An operator chooses nodes for partitions, knowing who owns them."""
+
+    preferences: list[Preference]
+
+
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    """A node that has stopped does not come back."""
+
+    node: int
+
+
 Change: TypeAlias = (
     Join | Fence | Move | Checkpoint | PutTopic | DropTopic | PutDocument | TakeProducerIds
+    | Drain | Prefer | Forget
 )  # fmt: skip
 
 
@@ -180,7 +214,9 @@ class State(msgspec.Struct):
     topics: dict[str, Topic] = {}
     documents: dict[str, Document] = {}
     producers: int = 0
-    membership: int = 0  # The entry that changed the live members last: the epoch of coordinators.
+    membership: int = 0  # The entry that changed who may coordinate last: the epoch of coordinators.
+    draining: list[int] = []
+    placement: int = 0  # The last entry by which an operator has changed where partitions should be.
 
     # Questions.
 
@@ -206,16 +242,31 @@ class State(msgspec.Struct):
             return -1, 0
         return (-1 if found.owner is None else self.members[found.owner].node), found.epoch
 
+    def nodes(self) -> dict[int, bool]:
+        """The nodes that are known, and whether they are alive."""
+        found: dict[int, bool] = {}
+        for member in self.members.values():
+            if not member.forgotten:
+                found[member.node] = found.get(member.node, False) or member.tombstone is None
+        return dict(sorted(found.items()))
+
     def partitions(self) -> Iterator[tuple[Key, Assigned]]:
         for name, topic in self.topics.items():
             for number, assigned in enumerate(topic.partitions):
                 yield (name, number), assigned
 
     def favourite(self, key: Key) -> str | None:
-        """Who should own a partition, by rendezvous hashing of node numbers; None if nobody is alive."""
+        """Who should own a partition: whom an operator has chosen, or by rendezvous hashing of node numbers.
+
+        None if nobody is alive.
+        """
+        alive = self.alive()
+        fit = [name for name in alive if self.members[name].node not in self.draining] or alive
+        assigned = self.partition(key)
+        preferred = None if assigned is None else assigned.preferred
         text = f"{key[0]}/{key[1]}/"
         return max(
-            self.alive(),
+            [name for name in fit if self.members[name].node == preferred] or fit,
             key=lambda name: hashlib.sha256(f"{text}{self.members[name].node}".encode()).digest(),
             default=None,
         )
@@ -244,6 +295,8 @@ class State(msgspec.Struct):
             case TakeProducerIds():
                 self.producers += change.count
                 return True
+            case _:
+                return self._place(change, number)
 
     def _join(self, join: Join, number: int) -> bool:
         if join.incarnation in self.members:
@@ -323,6 +376,48 @@ class State(msgspec.Struct):
             self.documents[put.name] = Document(put.text, number)
         else:
             self.documents.pop(put.name, None)
+        return True
+
+    # Operators.
+
+    def _place(self, change: Drain | Prefer | Forget, number: int) -> bool:
+        match change:
+            case Drain():
+                return self._drain(change, number)
+            case Prefer():
+                return self._prefer(change, number)
+            case Forget():
+                return self._forget(change)
+
+    def _drain(self, drain: Drain, number: int) -> bool:
+        if drain.node not in self.nodes() or (drain.node in self.draining) == drain.on:
+            return False
+        if drain.on:
+            self.draining.append(drain.node)
+        else:
+            self.draining.remove(drain.node)
+        self.membership = self.placement = number
+        return True
+
+    def _prefer(self, prefer: Prefer, number: int) -> bool:
+        found = [(each, self.partition((each.topic, each.partition))) for each in prefer.preferences]
+        if any(assigned is None or assigned.epoch != each.epoch for each, assigned in found):
+            return False
+        for each, assigned in found:
+            assert assigned is not None
+            assigned.preferred = each.node
+        self.placement = number
+        return True
+
+    def _forget(self, forget: Forget) -> bool:
+        if self.nodes().get(forget.node, True):
+            return False  # It is not known, or it is alive.
+        for member in self.members.values():
+            member.forgotten = member.forgotten or member.node == forget.node
+        self.draining = [node for node in self.draining if node != forget.node]
+        for _, assigned in self.partitions():
+            if assigned.preferred == forget.node:
+                assigned.preferred = None
         return True
 
     # Ranges.

@@ -97,6 +97,8 @@ class Node:
         self._members: list[str] = []  # Those alive, and since when.
         self._members_ms = 0
         self._news = asyncio.Event()  # There are metadata that we have not read.
+        self._placement = 0  # The entry of an operator that we have followed last ...
+        self._placed = asyncio.Event()  # ... and there is a newer one.
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -186,6 +188,9 @@ class Node:
             self._members, self._members_ms = state.alive(), now_ms
         if me is None or self.commits.tombstone is not None:
             return
+        if state.placement > self._placement:
+            self._placement = state.placement
+            self._placed.set()
         for key, assigned in state.partitions():
             epoch = assigned.epoch
             if assigned.owner != self.incarnation or self.opened.get(key) == epoch:
@@ -199,6 +204,8 @@ class Node:
     async def _load(self, key: Key, epoch: int) -> None:
         def opened() -> None:
             self.opened[key] = epoch
+            if self.state.placement > epoch:
+                self._placed.set()  # An operator may have chosen another node meanwhile.
             self._follow()  # It may have been taken away while it was being opened.
 
         await self._loading.load(key, epoch, opened)
@@ -255,18 +262,22 @@ class Node:
                     snapshot = await self.metadata.write_snapshot(snapshot)
 
     async def _balance(self) -> None:
-        """Move partitions to the node that rendezvous hashing wants, once the members are stable."""
+        """Move partitions to their favourites: once the members are stable, or when an operator says so."""
         while True:
-            await asyncio.sleep(self._timing.balance_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.balance_s):
+                    await self._placed.wait()
+            placed = self._placed.is_set()
+            self._placed.clear()
             stable_ms = self._clock.steady_ms() - self._members_ms
-            if stable_ms >= self._timing.balance_s * 1000:
+            if placed or stable_ms >= self._timing.balance_s * 1000:
                 wanted = {key: self.state.favourite(key) or self.incarnation for key in self.opened}
                 await self.move({key: to for key, to in wanted.items() if to != self.incarnation})
 
     # Handing over.
 
     async def move(self, targets: dict[Key, str]) -> None:
-        """Hand partitions over to other incarnations, as far as they are open here (rule 20)."""
+        """Hand partitions over to their favourites, as far as they still are and are open here (rule 20)."""
         moving = {key: self.opened[key] for key in targets if key in self.opened}
         if not moving or not await self._drain(moving):
             return
@@ -275,7 +286,7 @@ class Node:
             transfers = [
                 Transfer(*key, epoch, targets[key])
                 for key, epoch in moving.items()
-                if state.owns(self.incarnation, key, epoch) and state.is_alive(targets[key])
+                if state.owns(self.incarnation, key, epoch) and state.favourite(key) == targets[key]
             ]
             ended = self.commits.tombstone is not None
             return (

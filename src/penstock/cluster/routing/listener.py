@@ -31,6 +31,7 @@ from penstock.wire.native_bodies import decode_body, error_frame, ok_frame
 
 REQUESTS_MAX: Final = 100_000  # In flight on one connection: every consumer that waits here is one.
 RESUME_MS: Final = 0  # The consumers of a lost connection are closed: a peer opens new ones.
+REPORT: Final = 0x3C  # What this node says about itself.
 METRICS: Final = 0x3E
 DISCONNECT_CONSUMER: Final = 0x3F  # As CLOSE_CONSUMER, but the attempt counts: the client was lost.
 
@@ -46,9 +47,15 @@ class PeerGateway(AuthGateway):
     """Lets in whoever knows the secret, and gives them the operations of this node."""
 
     def __init__(
-        self, broker: EmbeddedAsyncBroker, local: LocalOperations, secret: bytes, heard: Heard
+        self,
+        broker: EmbeddedAsyncBroker,
+        local: LocalOperations,
+        secret: bytes,
+        heard: Heard,
+        report: Callable[[], Any],
     ) -> None:
         super().__init__(broker)
+        self.report = report
         self.required = True  # Only short frames before the proof, which must come soon.
         self.secret = secret
         self.heard = heard
@@ -70,8 +77,9 @@ class PeerListener(NativeHost):
         connections: Connections,
         secret: bytes,
         heard: Heard = ignore_heartbeat,
+        report: Callable[[], Any] = lambda: None,
     ) -> None:
-        gateway = PeerGateway(broker, local, secret, heard)
+        gateway = PeerGateway(broker, local, secret, heard, report)
         super().__init__("peer", limits, connections, gateway)
         self.requests_max = REQUESTS_MAX
         self.shared = NativeShared(
@@ -135,6 +143,12 @@ def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
     session.connection.answer(ok_frame(correlation, gateway.heard(body)))
 
 
+def report(session: NativeSession, correlation: int, _: bytes) -> None:
+    gateway = session.shared.gateway
+    assert isinstance(gateway, PeerGateway)
+    session.connection.answer(ok_frame(correlation, gateway.report()))
+
+
 def publish(session: NativeSession, correlation: int, body: bytes) -> None:
     """Append batches; the versions of a topic's settings are compared where the client is connected."""
     request = native.decode_publish(body)
@@ -177,6 +191,7 @@ PEER_TABLE: Final[Commands] = {
     native.PUBLISH: publish,
     native.CALL: by_name(PEER_CALLS),
     HEARTBEAT: heartbeat,
+    REPORT: report,
     METRICS: metrics,
     DISCONNECT_CONSUMER: disconnect_consumer,
 }

@@ -23,6 +23,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.broker.publish.schedules import is_number
 from penstock.broker.steps import Arrival, Steps
 from penstock.cluster.routing import merging
+from penstock.cluster.routing.administering import AdministrationSteps
 from penstock.cluster.routing.calls import PEER_CALLS
 from penstock.cluster.routing.connection import Answer
 from penstock.cluster.routing.listener import METRICS
@@ -67,7 +68,7 @@ Start = Callable[[Steps[Any], Then], Running]
 Local = Callable[..., Steps[T]]
 
 
-class Router(LocalOperations):
+class Router(AdministrationSteps):
     """Finds owners, forwards and retries; and the operations that need more than that."""
 
     def __init__(

@@ -12,6 +12,7 @@ from penstock.frontends.http.handlers import (
     access,
     batches,
     browsing,
+    cluster,
     consuming,
     dead_letters,
     groups,
@@ -26,12 +27,14 @@ from penstock.frontends.http.handlers import (
 )
 from penstock.frontends.http.pages import docs, openapi
 from penstock.model.access import NewKey
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
 
 NO_TOPIC: Final = ("TOPIC_NOT_FOUND", "NAME_INVALID")
 NO_GROUP: Final = (*NO_TOPIC, "GROUP_NOT_FOUND")
 RECEIPTS: Final = ("RECEIPT_UNKNOWN", "LEASE_LOST", "ALREADY_SETTLED", "VALUE_INVALID", "STORAGE_FAILED")
 OPTIONS: Final = ("VALUE_INVALID", "NAME_INVALID")
+NO_NODE: Final = ("NOT_A_CLUSTER", "NODE_NOT_FOUND", "VALUE_INVALID")
 
 
 @cache
@@ -460,6 +463,57 @@ ROUTES: Final = (
         tag="access",
         status=204,
         errors=("IDENTITY_NOT_FOUND",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/cluster",
+        handler=cluster.cluster_info,
+        operation="cluster_info",
+        tag="cluster",
+        answer=ClusterInfo,
+        errors=("NOT_A_CLUSTER",),
+    ),
+    Route(
+        method="POST",
+        path="/v1/cluster/nodes/{node}/drain",
+        handler=cluster.drain_node,
+        operation="drain_node",
+        tag="cluster",
+        body=cluster.DrainNode,
+        example={"undo": False},
+        answer=Moved,
+        errors=(*NO_NODE, "NODE_UNFIT"),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/cluster/nodes/{node}",
+        handler=cluster.remove_node,
+        operation="remove_node",
+        tag="cluster",
+        status=204,
+        errors=(*NO_NODE, "NODE_RUNNING"),
+    ),
+    Route(
+        method="POST",
+        path="/v1/cluster/move",
+        handler=cluster.move_partition,
+        operation="move_partition",
+        tag="cluster",
+        body=cluster.MovePartition,
+        example={"topic": "orders", "partition": 0, "node": 2},
+        answer=Moved,
+        errors=(*NO_NODE, *NO_TOPIC, "PARTITION_NOT_FOUND", "NODE_UNFIT", "PARTITION_MOVED"),
+    ),
+    Route(
+        method="POST",
+        path="/v1/cluster/balance",
+        handler=cluster.balance_partitions,
+        operation="balance_partitions",
+        tag="cluster",
+        body=cluster.Balance,
+        example={"dry_run": True},
+        answer=Moved,
+        errors=("NOT_A_CLUSTER",),
     ),
     Route(
         method="GET",

@@ -47,6 +47,7 @@ from penstock.groups.rebalance import (
 )
 from penstock.groups.transactions import ActiveProducer, TransactionState
 from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.cluster import ClusterInfo, Moved
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -343,6 +344,38 @@ class GuardedOperations(Guard):
     def delete_user(self, name: str) -> Steps[None]:
         self._check("delete_user")
         return self._audited("delete_user", (name,), self._operations.delete_user, name)
+
+    def cluster_info(self) -> Steps[ClusterInfo]:
+        self._check("cluster_info")
+        return self._operations.cluster_info()
+
+    def drain_node(self, node: int, undo: bool) -> Steps[Moved]:
+        self._check("drain_node")
+        return self._audited("drain_node", (node,), self._operations.drain_node, node, undo)
+
+    def remove_node(self, node: int) -> Steps[None]:
+        self._check("remove_node")
+        return self._audited("remove_node", (node,), self._operations.remove_node, node)
+
+    def move_partition(self, topic: str, partition: int, node: int) -> Steps[Moved]:
+        if topic not in self._allowed["move_partition"]:
+            self._check_topic("move_partition", topic)
+        return self._audited(
+            "move_partition",
+            (
+                topic,
+                partition,
+                node,
+            ),
+            self._operations.move_partition,
+            topic,
+            partition,
+            node,
+        )
+
+    def balance_partitions(self, dry_run: bool) -> Steps[Moved]:
+        self._check("balance_partitions")
+        return self._audited("balance_partitions", (dry_run,), self._operations.balance_partitions, dry_run)
 
     def stats(self) -> Steps[BrokerInfo]:
         self._check("stats")

@@ -22,6 +22,7 @@ EXAMPLES: Final = {  # Of what stands in a path; of an id, by what stands before
     "topic": "orders",
     "group": "billing",
     "user": "anna",
+    "node": "2",
     "keys": "5b2c0d9e7f10",
     "schedules": "orders:0:s0",
     "trace": "orders:0:0",

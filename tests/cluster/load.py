@@ -1,0 +1,190 @@
+"""A load of native and Kafka clients on a cluster, and a check of what they have seen.
+
+    writers    publish one message after the other (native), or a few at a time (Kafka, idempotent)
+    readers    follow every partition from its beginning, through any node
+
+``check`` compares what they have seen with the log at the end:
+
+    every acknowledged message exists exactly once, at its offset
+    a message that was rejected does not exist; one whose outcome is unknown may exist, once
+    reads are prefixes of one log: no hole, and at each offset what is there at the end
+    the messages of a writer are in its order
+"""
+
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
+
+from confluent_kafka import Producer
+from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
+
+import penstock
+from penstock.errors import OutcomeUnknown
+
+WRITERS = 8
+PAGE = 1000
+IN_FLIGHT_MAX = 5
+KAFKA_MS_MAX = 60_000
+
+Position = tuple[int, int]  # Partition and offset.
+
+
+class Load:
+    """Clients in threads; ``entries`` are the nodes that native ones are connected to."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        entries: Sequence[int],
+        *,
+        writers: int = WRITERS,
+        kafka: int = 0,
+        readers: int = 0,
+    ) -> None:
+        self.acknowledged: dict[Position, bytes] = {}
+        self.rejected: set[bytes] = set()
+        self.unknown: set[bytes] = set()
+        self.failures: list[str] = []  # Of writers.
+        self.violations: list[str] = []  # That readers have noticed.
+        self.read: dict[Position, bytes] = {}
+        self.counts = [0] * (writers + kafka)
+        self.longest_s = 0.0  # Between two answers of a writer.
+        self._run = secrets.token_hex(4)  # In each message: several loads may use a topic.
+        self._nodes = nodes
+        self._native = writers
+        self._stop = threading.Event()
+        targets: list[tuple[Callable[[int, int], None], int]] = [
+            *((self._write, number) for number in range(writers)),
+            *((self._produce, writers + number) for number in range(kafka)),
+            *((self._follow, number) for number in range(readers)),
+        ]
+        self._threads = [
+            threading.Thread(target=target, args=(number, entries[number % len(entries)]))
+            for target, number in targets
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _value(self, number: int, count: int) -> bytes:
+        return f"{self._run}-{number}-{count}".encode()
+
+    def _answered(self, number: int, before_s: float) -> float:
+        now_s = time.monotonic()
+        self.longest_s = max(self.longest_s, now_s - before_s)
+        self.counts[number] += 1
+        return now_s
+
+    def _write(self, number: int, entry: int) -> None:
+        with self._nodes.connect(entry) as broker:
+            count, before_s = 0, time.monotonic()
+            while not self._stop.is_set():
+                value = self._value(number, count)
+                try:
+                    receipt = broker.publish(TOPIC, value, key=str(number))
+                except penstock.PenstockError as error:
+                    self.failures.append(f"{time.monotonic():.1f} writer {number}: {error}")
+                    (self.unknown if isinstance(error, OutcomeUnknown) else self.rejected).add(value)
+                else:
+                    assert receipt.offset is not None
+                    self.acknowledged[receipt.partition, receipt.offset] = value
+                    before_s = self._answered(number, before_s)
+                count += 1
+
+    def _produce(self, number: int, _: int) -> None:
+        servers = ",".join(f"{server.host}:{server.ports['kafka']}" for server in self._nodes.servers)
+        producer = Producer(
+            {
+                "bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0,
+                "message.timeout.ms": KAFKA_MS_MAX, "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1000, "log_level": 0,
+            }
+        )  # fmt: skip
+        before_s, open_ = time.monotonic(), 0
+
+        def delivered(error: object, message: object) -> None:
+            nonlocal before_s, open_
+            open_ -= 1
+            value: bytes = message.value()  # type: ignore[attr-defined]
+            if error is not None:
+                self.failures.append(f"{time.monotonic():.1f} producer {number}: {error}")
+                self.unknown.add(value)
+            else:
+                where = message.partition(), message.offset()  # type: ignore[attr-defined]
+                self.acknowledged[where] = value
+                before_s = self._answered(number, before_s)
+
+        count = 0
+        while not self._stop.is_set():
+            producer.produce(
+                TOPIC, self._value(number, count), partition=number % PARTITIONS, on_delivery=delivered
+            )
+            count, open_ = count + 1, open_ + 1
+            while open_ >= IN_FLIGHT_MAX:
+                producer.poll(0.1)
+        assert producer.flush(KAFKA_MS_MAX / 1000) == 0
+
+    def _follow(self, number: int, entry: int) -> None:
+        """Read all partitions from their beginning, again and again what is new."""
+        offsets = dict.fromkeys(range(number % PARTITIONS, PARTITIONS), 0)
+        with self._nodes.connect(entry) as broker:
+            while not self._stop.wait(0.05):
+                for partition in offsets:
+                    try:
+                        found = broker.read(TOPIC, partition=partition, offset=offsets[partition], limit=PAGE)
+                    except penstock.PenstockError:
+                        continue  # It has no owner now.
+                    for message in found:
+                        place = partition, message.offset
+                        if message.offset != offsets[partition]:
+                            self.violations.append(f"{place} was read after {offsets[partition] - 1}")
+                        if self.read.setdefault(place, message.value) != message.value:
+                            self.violations.append(f"{place} had two values")
+                        offsets[partition] = message.offset + 1
+
+    def wait_for(self, more: int) -> None:
+        """Until each writer has been answered so many more times: no partition is without an owner."""
+        before = list(self.counts)
+        wait_until(lambda: min(now - then for now, then in zip(self.counts, before, strict=True)) >= more)
+
+    def check(self, broker: penstock.Broker) -> None:
+        """Raise if one log for each partition cannot explain what the clients have seen."""
+        found = everything(broker)
+        assert self.violations == []
+        assert differences(self.acknowledged, found) == {}
+        assert differences(self.read, found) == {}
+        mine = [value for _, value in sorted(found.items()) if value.startswith(self._run.encode())]
+        assert [value for value, count in Counter(mine).items() if count > 1] == []
+        assert self.rejected & set(mine) == set()
+        assert set(mine) <= set(self.acknowledged.values()) | self.unknown
+        for number in range(len(self.counts)):
+            ours = [value for value in mine if value.startswith(self._value(number, 0)[:-1])]
+            # A message of unknown outcome may come late: its writer did not wait for it.
+            counts = [int(value.split(b"-")[2]) for value in ours if value not in self.unknown]
+            assert counts == sorted(counts)
+
+
+def differences(seen: dict[Position, bytes], found: dict[Position, bytes]) -> dict[Position, bytes]:
+    return {where: value for where, value in seen.items() if found.get(where) != value}
+
+
+def everything(
+    broker: penstock.Broker, partitions: Iterable[int] = range(PARTITIONS)
+) -> dict[Position, bytes]:
+    found: dict[Position, bytes] = {}
+    for partition in partitions:
+        offset = 0
+        while messages := broker.read(TOPIC, partition=partition, offset=offset, limit=PAGE):
+            found |= {(message.partition, message.offset): message.value for message in messages}
+            offset = messages[-1].offset + 1
+    return found
