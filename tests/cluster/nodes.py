@@ -14,6 +14,9 @@ import penstock
 TOPIC = "orders"
 PARTITIONS = 6
 PATIENCE_S = 60.0
+LISTENERS = ("native", "kafka", "peer")
+
+Make = Callable[[Path, str, int], Server]  # From a directory, the URL of the store, and a number.
 
 
 def settings(store: str, node: int, name: str = "shop") -> dict[str, str]:
@@ -27,17 +30,19 @@ def settings(store: str, node: int, name: str = "shop") -> dict[str, str]:
     }
 
 
+def node_server(home: Path, store: str, number: int) -> Server:
+    return Server(home, settings=settings(store, number), listeners=LISTENERS)
+
+
 class Nodes:
     """A cluster; each node is a ``penstock serve``."""
 
-    def __init__(self, folder: Path, store: str, count: int = 3) -> None:
+    def __init__(self, folder: Path, store: str, count: int = 3, make: Make = node_server) -> None:
         self.servers: list[Server] = []
         for number in range(1, count + 1):
             home = folder / f"node-{number}"
             home.mkdir()
-            self.servers.append(
-                Server(home, settings=settings(store, number), listeners=("native", "kafka", "peer"))
-            )
+            self.servers.append(make(home, store, number))
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

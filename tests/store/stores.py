@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,8 +54,8 @@ def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
-    """The URL of a new PostgreSQL, without a standby.
+def postgresql(*, standby: bool = False) -> Iterator[str]:
+    """The URL of a new PostgreSQL, perhaps with a synchronous standby.
 
     It refuses to run as root, and another user cannot enter pytest's directories.
     """
@@ -64,23 +64,37 @@ def postgresql() -> Iterator[str]:
         pytest.skip("no PostgreSQL; on Debian: apt-get install postgresql")
     programs = found[-1].parent
     user = NOBODY if os.geteuid() == 0 else None
-    with TemporaryDirectory(prefix="penstock-postgresql-") as name:
+    with TemporaryDirectory(prefix="penstock-postgresql-") as name, ExitStack() as servers:
         directory, port = Path(name), free_port()
         if user is not None:
             os.chown(directory, user, user)
-        subprocess.run(
-            [programs / "initdb", "-D", directory / "data", "-A", "trust", "-U", "penstock", "--no-sync"],
-            check=True, capture_output=True, user=user, cwd=directory,
-        )  # fmt: skip
-        server = str(programs / "postgres")
-        command = [server, "-D", directory / "data", "-p", port, "-h", "127.0.0.1", "-k", ""]
-        with process(*map(str, command), port=port, user=user, directory=directory):
-            ready = [str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"]
-            deadline = time.monotonic() + START_S
-            while subprocess.run(ready, check=False).returncode:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            yield f"postgresql://penstock@127.0.0.1:{port}/postgres"
+
+        def run(program: str, *options: object) -> None:
+            command = [str(programs / program), *map(str, options)]
+            subprocess.run(command, check=True, capture_output=True, user=user, cwd=directory)
+
+        def start(data: str, port: int, *options: str) -> None:
+            command = [programs / "postgres", "-D", directory / data, "-p", port, "-h", "127.0.0.1", "-k", ""]
+            servers.enter_context(
+                process(*map(str, command), *options, port=port, user=user, directory=directory)
+            )
+            _wait_until_ready(programs, port)
+
+        run("initdb", "-D", directory / "data", "-A", "trust", "-U", "penstock", "--no-sync")
+        start("data", port, *(["-c", "synchronous_standby_names=*"] if standby else []))
+        if standby:
+            source = ("-h", "127.0.0.1", "-p", port, "-U", "penstock")
+            run("pg_basebackup", *source, "-D", directory / "standby", "-R", "-c", "fast", "--no-sync")
+            start("standby", free_port())
+        yield f"postgresql://penstock@127.0.0.1:{port}/postgres"
+
+
+def _wait_until_ready(programs: Path, port: int) -> None:
+    ready = [str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"]
+    deadline = time.monotonic() + START_S
+    while subprocess.run(ready, check=False).returncode:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @contextmanager
