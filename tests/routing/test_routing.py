@@ -223,6 +223,22 @@ def test_a_request_to_a_former_owner_is_sent_to_the_owner(server: SpreadServer, 
     assert broker.describe_topic("orders").messages == 1
 
 
+def test_a_request_waits_for_a_node_that_does_not_know_a_new_topic_yet(
+    server: SpreadServer, broker: Any
+) -> None:
+    table, topics = server.nodes[0].table, server.nodes[2].broker._core.state.topics
+    topic = topics.pop("orders")
+    with ThreadPoolExecutor() as threads:
+        describing = threads.submit(broker.describe_topic, "orders")
+        until(lambda: table.refreshed > 0)
+        assert not describing.done()
+
+        topics["orders"] = topic
+        server.run(changed(table, table.place))
+
+        assert len(describing.result(10).partitions) == PARTITIONS
+
+
 async def changed(table: Any, place: Any) -> None:
     table.change(place)
 

@@ -36,6 +36,7 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     ServerUnreachable,
+    TopicNotFound,
 )
 from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
@@ -159,7 +160,13 @@ class Router(AdministrationSteps):
         return self.peer(node).ask(name, lambda correlation: encode_call(correlation, name, told))
 
     def _told(self, answer: Answer, name: str) -> Steps[Any]:
-        body = yield from self.wait(answer, PEER_CALLS[name].wait_ms)
+        try:
+            body = yield from self.wait(answer, PEER_CALLS[name].wait_ms)
+        except TopicNotFound as error:
+            if self._core.state.find(error.topic) is None:
+                raise
+            # It was created a moment ago, and that node has not applied the entry yet.
+            raise NotOwner(topic=error.topic, partition=0, owner=-1, epoch=0) from error
         return decode_answer(name, memoryview(body)[4:], PEER_CALLS)
 
     def at_node(self, node: int, name: str, local: Local[T], arguments: tuple[Any, ...]) -> Steps[T]:
