@@ -91,7 +91,7 @@ class Load:
             while not self._stop.is_set():
                 value = self._value(number, count)
                 try:
-                    receipt = broker.publish(TOPIC, value, key=str(number))
+                    receipt = broker.publish(TOPIC, value, partition=number % PARTITIONS)
                 except penstock.PenstockError as error:
                     self.failures.append(f"{time.monotonic():.1f} writer {number}: {error}")
                     (self.unknown if isinstance(error, OutcomeUnknown) else self.rejected).add(value)

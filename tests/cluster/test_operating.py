@@ -101,6 +101,19 @@ def test_the_tables_and_documents_of_a_cluster(nodes: Nodes, operate: Any) -> No
     assert [json.loads(line)["node"] for line in operate("nodes", "-o", "json")[1].splitlines()] == [1, 2, 3]
 
 
+def test_a_node_reports_its_commits_and_takeovers(nodes: Nodes) -> None:
+    with nodes.connect(1) as broker, Load(nodes, [1, 2], writers=PARTITIONS) as load:
+        load.wait_for(5)
+        broker.drain_node(2)
+        found = broker.cluster_info()
+        broker.drain_node(2, undo=True)
+
+    reports = [node.report for node in found.nodes]
+    assert all(report is not None and report.commits > 0 for report in reports)
+    assert all(report.commit_seconds_p99 >= report.commit_seconds_p50 > 0 for report in reports if report)
+    assert {each.previous for each in found.takeovers if each.clean} >= {2}
+
+
 def test_each_mistake_has_its_own_error(nodes: Nodes, operate: Any) -> None:
     with nodes.connect(3) as broker:
         with pytest.raises(NodeNotFound, match="no node 9; its nodes are 1, 2, 3"):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.cluster.load import Load
-from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes
+from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
 from tests.cluster.proxy import StoreProxy
 from tests.store import stores
 from tests.store.seaweedfs import seaweedfs
@@ -106,7 +106,7 @@ def prove(folder: Path, kind: str, rounds: int, limits: dict[str, float], away_s
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
         faults = Faults(nodes, proxy, chance, away_s)
-        with Load(nodes, [1], writers=4, kafka=2, readers=2) as load:
+        with Load(nodes, [1], writers=PARTITIONS, kafka=2, readers=2) as load:
             load.wait_for(CALM)
             for _ in range(rounds):
                 order = faults.kinds()
@@ -117,7 +117,8 @@ def prove(folder: Path, kind: str, rounds: int, limits: dict[str, float], away_s
                     load.wait_for(CALM)
                     pauses[fault] = max(pauses.get(fault, 0.0), load.longest_s)
         assert load.failures == []
-        with nodes.connect(2) as broker:
+        with nodes.connect(1) as broker:
+            wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
             load.check(broker)
     assert {fault: pause for fault, pause in pauses.items() if pause > limits[fault]} == {}
     return pauses

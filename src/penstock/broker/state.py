@@ -502,6 +502,7 @@ class State:
         self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
         self.lease: OwnerLease = Unlimited()
+        self.node_facts: Callable[[], Any] | None = None  # ``NodeFacts``, if this is a node of a cluster.
         self.closed = False
 
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from penstock.broker.observability.metrics import NodeFacts
 from penstock.clock import Clock
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.metadata import Drain, Forget, Key, Prefer, Preference, State
@@ -86,6 +87,19 @@ class Administration:
             commit_seconds_p50=median,
             commit_seconds_p99=high,
             takeovers=self._timeline.takeovers(),
+        )
+
+    def facts(self) -> NodeFacts:
+        """For the metrics of this node."""
+        report, owners = self.report(), [self._state.owner_of(key)[0] for key, _ in self._state.partitions()]
+        return NodeFacts(
+            nodes=len(self._state.alive()),
+            ownerless=owners.count(-1),
+            owned=owners.count(self._owners.node),
+            open=report.open,
+            wal_entries=report.wal_entries,
+            takeovers={("moved",): self._timeline.counts[True], ("failed",): self._timeline.counts[False]},
+            takeover_seconds=report.takeovers[0].duration_ms / 1000 if report.takeovers else 0.0,
         )
 
     async def info(self) -> ClusterInfo:

@@ -238,6 +238,7 @@ class ClusterMember:
             self._clock,
             self._spawn,
         )
+        core.state.node_facts = self._administration.facts
         broker = EmbeddedAsyncBroker(core, self._broker_driver)
         self._local = broker.operations
         return node, broker

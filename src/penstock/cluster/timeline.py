@@ -16,7 +16,7 @@ KEPT_MAX: Final = 20
 
 class Timeline:
     def __init__(self, node: int, clock: Clock) -> None:
-        self.count = 0  # Of takeovers that ended.
+        self.counts = {True: 0, False: 0}  # Of takeovers that ended, by whether they were clean.
         self._node = node
         self._clock = clock
         self._running: dict[tuple[int, str], _Running] = {}  # By epoch and previous owner.
@@ -51,7 +51,7 @@ class Timeline:
     def _close(self, place: tuple[int, str]) -> None:
         running = self._running.pop(place)
         if running.opened:
-            self.count += 1
+            self.counts[running.clean] += 1
             self._ended.appendleft(
                 Takeover(
                     at_ms=running.wall_ms,

@@ -11,6 +11,7 @@ import { note } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import { clock } from "./format.js";
 import { icon } from "./icons.js";
+import { clusterPage } from "./pages/cluster.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
 import { groupPage } from "./pages/group.js";
 import { loginPage } from "./pages/login.js";
@@ -22,7 +23,7 @@ import { schedulesPage } from "./pages/schedules.js";
 import { topicPage } from "./pages/topic.js";
 import { topicsPage } from "./pages/topics.js";
 import { Search } from "./search.js";
-import { PAGES, listen, showKeys, typing } from "./shortcuts.js";
+import { PAGES, addClusterPage, listen, showKeys, typing } from "./shortcuts.js";
 import { button, empty, heading, problemNote } from "./widgets.js";
 import { both, choose, isUtc, zoneName } from "./zone.js";
 
@@ -38,6 +39,7 @@ const ROUTES = [
   [/^dead-letters$/, deadLettersPage],
   [/^schedules$/, schedulesPage],
   [/^pipelines$/, pipelinesPage],
+  [/^cluster$/, clusterPage],
 ];
 
 const GONE = new Set(["TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "PARTITION_NOT_FOUND", "OFFSET_OUT_OF_RANGE"]);
@@ -116,6 +118,7 @@ const isMissing = ({ code }, about) =>
 
 async function askWho() {
   app.visitor = await who();
+  if (app.visitor.cluster) addClusterPage();
   if (!loggedIn()) {
     app.page = loginPage({ redraw, entered });
     document.title = "Log in · Penstock";
@@ -128,6 +131,7 @@ async function askWho() {
 
 async function entered(visitor) {
   app.visitor = visitor;
+  if (app.visitor.cluster) addClusterPage();
   await open();
 }
 

@@ -11,6 +11,12 @@ export const PAGES = [
   { href: "#/pipelines", name: "Pipelines", icon: "pipe", key: "p" },
 ];
 
+// A page that only the nodes of a cluster have.
+export function addClusterPage() {
+  if (PAGES.some((page) => page.key === "c")) return;
+  PAGES.push({ href: "#/cluster", name: "Cluster", icon: "nodes", key: "c" });
+}
+
 let leading = false; // "g" was pressed, and the next key names a page.
 
 export function showKeys() {

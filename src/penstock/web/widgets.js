@@ -25,6 +25,9 @@ const STATES = {
   running: ["good", "good"],
   done: ["quiet", "good"],
   stopped: ["quiet", "idle"],
+  up: ["good", "good"],
+  draining: ["info", "down"],
+  silent: ["bad", "pause"],
 };
 
 const ALERT = 2; // The severity from which a verdict needs attention.

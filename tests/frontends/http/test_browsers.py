@@ -37,7 +37,7 @@ def cookie_of(answer: Answer) -> dict[str, str]:
 
 async def test_where_nobody_is_asked_there_is_nothing_to_log_in_to(http: Place) -> None:
     assert (await http.ask("GET", SESSION)).json == {
-        "required": False, "kind": "nobody", "name": "", "guard": None,
+        "required": False, "kind": "nobody", "name": "", "guard": None, "cluster": False,
     }  # fmt: skip
     assert "set-cookie" not in (await log_in(http)).headers
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from penstock.broker.observability.metrics import (
     OF_BROKER,
     OF_GROUP,
+    OF_NODE,
     OF_PROCESS,
     OF_TOPIC,
     SECTIONS,
@@ -54,7 +55,8 @@ class Measuring:
 
     def collect(self, connections: int, tasks: int) -> Steps[list[Family]]:
         """All of them, as they are now; those of the process are left to prometheus-client."""
-        found = _Findings()
+        facts = self._state.node_facts
+        found = _Findings({OF_PROCESS} if facts is not None else {OF_PROCESS, OF_NODE})
         topics = [topic for topic in self._state.topics.values() if not topic.name.startswith("__")]
         groups = [
             group for topic in topics for name, group in topic.groups.items() if not name.startswith("__")
@@ -73,6 +75,8 @@ class Measuring:
         self._check_open()
         absent: Labelled = {("topics",): left_out[0], ("groups",): left_out[1]}
         found.add(OF_BROKER, (), BrokerFacts(self._state, topics, groups, connections, tasks, absent))
+        if facts is not None:
+            found.add(OF_NODE, (), facts())
         return found.families()
 
     def _add_group(self, found: "_Findings", group: Group) -> bool:
@@ -93,11 +97,11 @@ class Measuring:
 
 
 class _Findings:
-    def __init__(self) -> None:
+    def __init__(self, without: set[Section]) -> None:
         self._families = {
             metric.name: Family(metric, section.labels + metric.labels, [])
             for section in SECTIONS
-            if section is not OF_PROCESS
+            if section not in without
             for metric in section.metrics
         }
 

@@ -78,6 +78,18 @@ class GroupFacts(NamedTuple):
     info: GroupInfo
 
 
+class NodeFacts(NamedTuple):
+    """Source of the metrics of a cluster's node."""
+
+    nodes: int  # That are alive.
+    ownerless: int
+    owned: int
+    open: int
+    wal_entries: int
+    takeovers: Labelled
+    takeover_seconds: float
+
+
 def _logs_failed(facts: BrokerFacts) -> int:
     partitions = [each for topic in facts.state.topics.values() for each in topic.partitions]
     logs = [partition.log for partition in partitions]
@@ -207,7 +219,7 @@ OF_BROKER: Final = Section(
         ),
         histogram(
             "penstock_fsync_seconds",
-            "Duration of log syncs.",
+            "Duration of log syncs; on a node of a cluster, of commits to the store.",
             lambda of: of.state.commit.round.sync_us,
             scale=1_000_000,
         ),
@@ -340,4 +352,38 @@ OF_PROCESS: Final = Section(
         gauge("process_max_fds", "Maximum number of open file descriptors.", _elsewhere),
     ),
 )
-SECTIONS: Final = (OF_BROKER, OF_TOPIC, OF_GROUP, OF_PROCESS)
+OF_NODE: Final = Section(
+    "Cluster",
+    (),
+    (
+        gauge("penstock_cluster_nodes", "Nodes that are alive, as this node knows.", lambda of: of.nodes),
+        gauge(
+            "penstock_cluster_ownerless_partitions",
+            "Partitions of the cluster that no node owns.",
+            lambda of: of.ownerless,
+        ),
+        gauge("penstock_cluster_owned_partitions", "Partitions that this node owns.", lambda of: of.owned),
+        gauge(
+            "penstock_cluster_open_partitions",
+            "Partitions that this node has loaded and serves.",
+            lambda of: of.open,
+        ),
+        gauge(
+            "penstock_cluster_wal_entries",
+            "Commits of this node that are in no checkpoint yet: what others would have to read.",
+            lambda of: of.wal_entries,
+        ),
+        counter(
+            "penstock_cluster_takeovers_total",
+            "How often this node took over partitions: moved (handed over by their owner) or failed.",
+            lambda of: of.takeovers,
+            ("reason",),
+        ),
+        gauge(
+            "penstock_cluster_takeover_seconds",
+            "Duration of the last takeover, from its metadata entry until all its partitions were open.",
+            lambda of: of.takeover_seconds,
+        ),
+    ),
+)
+SECTIONS: Final = (OF_BROKER, OF_TOPIC, OF_GROUP, OF_NODE, OF_PROCESS)

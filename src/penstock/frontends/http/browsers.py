@@ -40,6 +40,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["key", "user", "nobody"] = "nobody"
     name: str = ""
     guard: str | None = None  # What requests that change something show.
+    cluster: bool = False  # Whether this server is a node of a cluster.
 
 
 async def who(call: HttpCall) -> Who:
@@ -47,9 +48,9 @@ async def who(call: HttpCall) -> Who:
     gateway = call.shared.gateway
     session = session_of(call) if gateway.required else None
     if session is None:
-        return Who(required=gateway.required)
+        return Who(required=gateway.required, cluster=_in_cluster(call))
     gateway.operations(session.identity)  # Refused if it is not what it was.
-    return _who(session)
+    return _who(call, session)
 
 
 async def log_in(call: HttpCall) -> Who:
@@ -62,7 +63,7 @@ async def log_in(call: HttpCall) -> Who:
     shown = Credentials(key=body.key, user=body.user, password=body.password)
     token, session = gateway.sessions.begin(await gateway.login(shown, call.address))
     call.more = (_cookie(token, secure=call.secure),)
-    return _who(session)
+    return _who(call, session)
 
 
 async def log_out(call: HttpCall) -> None:
@@ -92,9 +93,19 @@ def check_guard(call: HttpCall, method: str, session: BrowserSession) -> None:
         raise Unauthenticated(why=f"the header {GUARD.decode()} does not show the guard of this session")
 
 
-def _who(session: BrowserSession) -> Who:
+def _who(call: HttpCall, session: BrowserSession) -> Who:
     identity = session.identity
-    return Who(required=True, kind=identity.kind, name=identity.called or identity.name, guard=session.guard)
+    return Who(
+        required=True,
+        kind=identity.kind,
+        name=identity.called or identity.name,
+        guard=session.guard,
+        cluster=_in_cluster(call),
+    )
+
+
+def _in_cluster(call: HttpCall) -> bool:
+    return bool(call.shared.broker.operations.owners.nodes())
 
 
 def _token(call: HttpCall) -> str:
