@@ -11,8 +11,8 @@ from penstock.broker.access.access import AccessBook
 from penstock.broker.journal.intents import Finished
 from penstock.broker.storage.checked_json import encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
-from penstock.cluster.core.agreement import State
-from penstock.cluster.core.wal import Slice, encode_entry, encode_tombstone
+from penstock.cluster.core.metadata import State
+from penstock.cluster.core.wal import Slice, encode_entries, encode_tombstone
 from penstock.cluster.routing.peers import PeerHello
 from penstock.delivery import events
 from penstock.errors import TopicNotFound
@@ -115,7 +115,11 @@ def peers() -> list[bytes]:
 def objects() -> list[bytes]:
     """Entries of a WAL, with and without their first line."""
     slices = [(Slice("orders", 0, 1, "data", 0, 5), b"bytes")]
-    whole = [encode_entry("nonce", slices), encode_tombstone("nonce")]
+    whole = [
+        *encode_entries("nonce", slices, 1 << 20),
+        *encode_entries("nonce", slices, 1100),
+        encode_tombstone("nonce"),
+    ]
     return [*whole, *(data.partition(b"\n")[2] for data in whole), msgspec.json.encode(State())]
 
 

@@ -15,7 +15,7 @@ from penstock.broker.access.access import AccessBook
 from penstock.broker.journal import intents, ledger
 from penstock.broker.storage.checked_json import decode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
-from penstock.cluster.core.agreement import State
+from penstock.cluster.core.metadata import State
 from penstock.cluster.core.objects import wrap
 from penstock.cluster.core.sealing import Beat
 from penstock.cluster.core.wal import WAL, decode_entry

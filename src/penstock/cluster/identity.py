@@ -50,7 +50,7 @@ def found_or_join(store: Store, name: str) -> Identity:
 def _checked(url: str, name: str, data: bytes) -> Identity:
     try:
         found = msgspec.json.decode(data, type=Identity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptionError(path=f"{url}/{NAME}", position=0, why=str(error)) from None
     if found.format > FORMAT:
         raise ClusterTooNew(cluster=found.name, format=found.format, known=FORMAT)

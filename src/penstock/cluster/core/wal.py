@@ -121,7 +121,7 @@ def _decoded(name: str, data: bytes) -> Entry:
     head, _, payload = data.partition(b"\n")
     try:
         header = _decode(head)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptionError(path=name, position=0, why=str(error)) from error
     if header.parts == 1 and sum(each.size for each in header.slices) != len(payload):
         raise CorruptionError(path=name, position=0, why="its slices have another size than its bytes")
