@@ -248,6 +248,7 @@ IN_A_SERVER = {
     "close_timeout_ms": "`server.stop_timeout`",
     "consumers_elsewhere": "always `True`",
     "kafka_configs": "for each topic",
+    "sqs_attributes": "for each topic",
 }
 
 

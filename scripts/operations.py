@@ -153,6 +153,7 @@ CALLED: Final = [each for each in OPERATIONS.values() if each.exposure == "call"
 # Those of which the native protocol has no call, but a request of its own or nothing.
 FORWARDED: Final = (
     "append_output", "fetch", "dead_letter", "lanes", "waiting", "overview", "store_offsets",
+    "settle_place", "retime_place",
     "committed_offsets", "forget_offsets", "topics_with_offsets", "queued_topics",
 )  # fmt: skip
 SERVICES: Final = [tree_of("broker/operations.py"), tree_of("broker/protocols.py")]

@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from penstock.testing.broker import TestBroker
     from penstock.testing.kafka import KafkaServer
+    from penstock.testing.sqs import SqsServer
 
 
 @pytest.fixture
@@ -30,4 +31,13 @@ def penstock_kafka() -> "Iterator[KafkaServer]":
     from penstock.testing.kafka import KafkaServer
 
     with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def penstock_sqs() -> "Iterator[SqsServer]":
+    """The same behind an SQS port: give ``penstock_sqs.url`` to an AWS SDK as ``endpoint_url``."""
+    from penstock.testing.sqs import SqsServer
+
+    with SqsServer() as server:
         yield server

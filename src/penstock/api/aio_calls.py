@@ -214,9 +214,14 @@ class AsyncBrokerCalls:
         """
         return await self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
 
-    async def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
-        """Create an API key.  Its secret is in the result and is not stored anywhere."""
-        return await self._driver.run(self._operations.create_key(name, grants, quota))
+    async def create_key(
+        self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None, signing: bool = False
+    ) -> NewKey:
+        """Create an API key.  Its secret is in the result and is not stored anywhere.
+
+        With ``signing`` it can also sign requests of SQS clients; the server stores what that takes.
+        """
+        return await self._driver.run(self._operations.create_key(name, grants, quota, signing))
 
     async def keys(self) -> list[KeyInfo]:
         """The API keys, the oldest first."""

@@ -212,9 +212,14 @@ class BrokerCalls:
         """
         return self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
 
-    def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
-        """Create an API key.  Its secret is in the result and is not stored anywhere."""
-        return self._driver.run(self._operations.create_key(name, grants, quota))
+    def create_key(
+        self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None, signing: bool = False
+    ) -> NewKey:
+        """Create an API key.  Its secret is in the result and is not stored anywhere.
+
+        With ``signing`` it can also sign requests of SQS clients; the server stores what that takes.
+        """
+        return self._driver.run(self._operations.create_key(name, grants, quota, signing))
 
     def keys(self) -> list[KeyInfo]:
         """The API keys, the oldest first."""

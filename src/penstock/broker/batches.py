@@ -69,6 +69,14 @@ class BatchConsumer(BrokerConsumer):
         """Queue groups: receive records, not the batches they lie in; for who writes them in another way."""
         self._state.takes_records = True
 
+    def want_single_leases(self) -> None:
+        """Queue groups: a lease, and so a visibility timeout, for each message.
+
+        Of an ordered group, one receive may then get several messages of a key, in their order.
+        """
+        self._state.leases_singly = True
+        self._state.key_batches = set()
+
     def want(self, partitions: frozenset[int], bytes_max: int, one_at_least: bool) -> None:
         """Queue groups: receive from these partitions only, and so many bytes of batches at most.
 

@@ -309,8 +309,8 @@ class LocalOperations(ProtocolOperations):
 
     # Who may come.
 
-    def create_key(self, name: str, grants: Any, quota: Any) -> Steps[NewKey]:
-        return self._core.access.create_key(name, grants, quota)
+    def create_key(self, name: str, grants: Any, quota: Any, signing: bool) -> Steps[NewKey]:
+        return self._core.access.create_key(name, grants, quota, signing)
 
     def keys(self) -> list[KeyInfo]:
         """The API keys there are."""

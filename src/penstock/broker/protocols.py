@@ -98,6 +98,28 @@ class ProtocolOperations:
         )
         return BatchConsumer(self._core, made)
 
+    def settle_place(
+        self, topic: str, group: str, partition: int, lease: int, offset: int, last: bool
+    ) -> Steps[bool]:
+        """Ack a received message by its place, whoever received it; see ``Queues.settle_place``."""
+        return self._core.queues.settle_place(topic, group, partition, lease, offset, last)
+
+    def retime_place(
+        self,
+        topic: str,
+        group: str,
+        partition: int,
+        lease: int,
+        offset: int,
+        visibility_ms: int,
+        counts: bool,
+        last: bool,
+    ) -> Steps[bool]:
+        """Give a received message another visibility timeout; see ``Queues.retime_place``."""
+        return self._core.queues.retime_place(
+            topic, group, partition, lease, offset, visibility_ms, counts, last
+        )
+
     # Transactions.
 
     def init_producer(

@@ -287,6 +287,10 @@ class GroupConsumer:
         self.one_at_least = True  # But one message, however large.
         # Queue groups: nothing of a partition of which the group has so many messages in flight; 0: no limit.
         self.locks_max = 0
+        self.leases_singly = False  # Queue groups: each message has a lease, and so a deadline, of its own.
+        # Ordered queue groups: a receive may get several messages of a key, in order; None: one of each.
+        self.key_batches: set[bytes] | None = None  # The keys of the receive so far ...
+        self.followers: deque[int] = deque()  # ... and those in line behind the last of them.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
         # Stream groups: called with the partitions when they have changed, before anything is read of them.
         self.on_assignment: Callable[[list[int]], None] | None = None

@@ -201,8 +201,12 @@ class RemoteCalls(Caller):
         return answer
 
     @work
-    async def create_key(self, name: str, grants: Sequence[Grant], quota: Quota | None) -> NewKey:
-        answer: NewKey = await self._call("create_key", name=name, grants=grants, quota=quota)
+    async def create_key(
+        self, name: str, grants: Sequence[Grant], quota: Quota | None, signing: bool
+    ) -> NewKey:
+        answer: NewKey = await self._call(
+            "create_key", name=name, grants=grants, quota=quota, signing=signing
+        )
         return answer
 
     @work

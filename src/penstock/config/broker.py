@@ -36,6 +36,7 @@ MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # Upper limit of a topic's setting.
 PARTITIONS_MAX = 10_000  # Of any topic.
 STORED_MAX = 100  # Kafka settings that are only stored ...
 STORED_LENGTH_MAX = 4096  # ... and characters of each.
+SQS_LENGTH_MAX = 64 * 1024  # Of an attribute of an SQS queue; a policy is the longest.
 DEAD_LETTER_SUFFIX = ".dlq"
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -85,6 +86,7 @@ class TopicOptions(TypedDict, total=False):
     kafka_headers: bool
     append_time: bool
     kafka_configs: dict[str, str]
+    sqs_attributes: dict[str, str]
 
 
 class GroupOptions(TypedDict, total=False):
@@ -155,6 +157,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     append_time: bool = False
     # Kafka settings that have no effect here, stored so that Kafka clients can read them back.
     kafka_configs: dict[str, str] = {}
+    # Attributes and tags of an SQS queue, as its clients set them; they make the topic a queue.
+    sqs_attributes: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)
@@ -170,7 +174,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _one_of("compression", self.compression)
         _one_of("retention_applies", self.retention_applies)
         _one_of("depth_policy", self.depth_policy)
-        _check_stored(self.kafka_configs)
+        _check_stored("kafka_configs", self.kafka_configs, STORED_LENGTH_MAX)
+        _check_stored("sqs_attributes", self.sqs_attributes, SQS_LENGTH_MAX)
         if self.dead_letter_topic:
             check_name("dead letter topic", self.dead_letter_topic)
 
@@ -358,15 +363,12 @@ def _between(name: str, value: int | None, low: int, high: int | None) -> None:
         raise InvalidValue(name=name, value=value, why=f"it must be {limit}")
 
 
-def _check_stored(configs: dict[str, str]) -> None:
-    texts = [*configs, *configs.values()]
-    if len(configs) > STORED_MAX or not all(isinstance(text, str) for text in texts):
-        why = f"it must be up to {STORED_MAX} texts, by name"
-        raise InvalidValue(name="kafka_configs", value=len(configs), why=why)
-    if any(len(text) > STORED_LENGTH_MAX for text in texts):
-        raise InvalidValue(
-            name="kafka_configs", value=len(configs), why=f"a text has {STORED_LENGTH_MAX} characters at most"
-        )
+def _check_stored(name: str, texts: dict[str, str], length_max: int) -> None:
+    both = [*texts, *texts.values()]
+    if len(texts) > STORED_MAX or not all(isinstance(text, str) for text in both):
+        raise InvalidValue(name=name, value=len(texts), why=f"it must be up to {STORED_MAX} texts, by name")
+    if any(len(text) > length_max for text in both):
+        raise InvalidValue(name=name, value=len(texts), why=f"a text has {length_max} characters at most")
 
 
 def _one_of(name: str, value: str) -> None:

@@ -97,6 +97,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     http: str = "127.0.0.1:8080"
     # The Kafka protocol, for unmodified Kafka clients.
     kafka: str = "127.0.0.1:9092"
+    # The protocols of Amazon SQS, for unmodified AWS SDKs; the usual port is 9324.
+    sqs: str = OFF
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

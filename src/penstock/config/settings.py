@@ -42,7 +42,7 @@ FLAGS: Final = {
 # Settings of the broker that have their own section, or another name, in the file.
 ELSEWHERE: Final = frozenset({
     "broker.auto_create_topics", "broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group",
-    "broker.close_timeout_ms", "topic.kafka_configs",
+    "broker.close_timeout_ms", "topic.kafka_configs", "topic.sqs_attributes",
 })  # fmt: skip
 BOOLEANS: Final = {
     "true": True, "yes": True, "on": True, "1": True,

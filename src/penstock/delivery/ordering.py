@@ -22,7 +22,11 @@ Invariants:
     K2  the queue of a key rises, because the caller admits its offsets in rising order
     K3  ``waiting`` is the number of waiting offsets that are not settled
 
-Cost: every call is amortised O(1), except ``behind``, which is linear in the queue; a
+A consumer may be handed several messages of a key at once (``GroupConsumer.key_batches``).  The first
+holds the key; the others wait in line here, although they are in flight, so the key stays held until all
+are settled.
+
+Cost: every call is amortised O(1), except ``behind`` and ``line``, which are linear in the queue; a
 held key costs its own size and about 170 bytes, a waiting offset 130.  The caller
 bounds both by what it leases.
 
@@ -92,6 +96,16 @@ class KeyGate:
         """Whether ``offset`` holds its key."""
         key = self._keys.get(offset)
         return key is not None and self._holders[key] == offset
+
+    def key_of(self, offset: int) -> bytes | None:
+        """The key of an offset that holds it or waits; None of any other."""
+        return self._keys.get(offset)
+
+    def line(self, offset: int) -> list[int]:
+        """Those that wait behind ``offset``, in order; none if it does not hold its key."""
+        if not self.holds(offset):
+            return []
+        return [follower for follower in self._lines.get(self._keys[offset], ()) if follower in self._keys]
 
     def behind(self, offset: int) -> int:
         """How many wait in the line of the key that ``offset`` holds; 0 if it holds none."""

@@ -178,6 +178,10 @@ class Server:
                 from penstock.frontends.http.server import HttpListener
 
                 return HttpListener(*shared, self.config.http, listening(self.config, "http"))
+            case "sqs":
+                from penstock.frontends.sqs.server import SqsListener
+
+                return SqsListener(*shared, self.config.http, listening(self.config, "sqs"))
             case _:
                 from penstock.frontends.kafka.server import KafkaListener
 

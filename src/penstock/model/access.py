@@ -20,7 +20,9 @@ Plain values and pure functions.  The broker stores them (``broker/access/access
 front ends enforce them (``frontends/security``).
 """
 
+import hmac
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -332,6 +334,12 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     key: str  # pk_<id>_<secret>
+
+
+def signing_secret(secret: str) -> str:
+    """The secret access key of an API key (AWS Signature Version 4); it does not reveal the key's secret."""
+    derived = hmac.digest(secret.encode("utf-8", "surrogatepass"), b"penstock sigv4", "sha256")
+    return urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 class UserInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -212,6 +212,7 @@ class CreateKeyArguments(msgspec.Struct, frozen=True):
     name: str
     grants: list[Grant]
     quota: Quota | None = None
+    signing: bool = False
 
 
 class RevokeKeyArguments(msgspec.Struct, frozen=True):

@@ -345,8 +345,13 @@ class AccessOperations(Protocol):
     """Keys and users of a server with authentication."""
 
     @operation("admin", audit=("name",))
-    def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
-        """Create an API key.  Its secret is in the result and is not stored anywhere."""
+    def create_key(
+        self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None, signing: bool = False
+    ) -> NewKey:
+        """Create an API key.  Its secret is in the result and is not stored anywhere.
+
+        With ``signing`` it can also sign requests of SQS clients; the server stores what that takes.
+        """
 
     @operation("admin", acl="describe", retry=READ_ONLY, waits=False)
     def keys(self) -> list[KeyInfo]:
@@ -450,6 +455,8 @@ server_operation(
     ),
 )
 server_operation("dead_letter", operation("read", topic="topic", route="id"))
+server_operation("settle_place", operation("consume", topic="topic", group="group", route="partition"))
+server_operation("retime_place", operation("consume", topic="topic", group="group", route="partition"))
 
 # Transactions.
 

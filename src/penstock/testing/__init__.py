@@ -4,10 +4,11 @@
     AsyncTestBroker           the same for asyncio
     ManualClock               the clock they use
     KafkaServer               such a broker behind a Kafka port (penstock.testing.kafka)
+    SqsServer                 such a broker behind an SQS port (penstock.testing.sqs)
     FaultyFiles, CrashDisk    disks that fail, for tests of the broker itself (penstock.testing.files)
 
 The pytest plugin gives every test that asks for it a ``penstock`` fixture: an
-open ``TestBroker``.  ``penstock_kafka`` is a ``KafkaServer``.
+open ``TestBroker``.  ``penstock_kafka`` is a ``KafkaServer``, ``penstock_sqs`` an ``SqsServer``.
 """
 
 from penstock.testing.broker import AsyncTestBroker, TestBroker

@@ -6,7 +6,8 @@
 
 A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``
 and is returned once, when the key is created.  Only a hash is stored, so the file
-alone does not reveal any key.
+alone does not reveal any key.  A key that is to sign requests (SQS) is an exception: a signature can only be
+verified with what it was made with.  That is derived from the secret, which it does not reveal.
 
 Nothing is enforced here; a program with an embedded broker has full access.  Front
 ends look up the principal (``key``, ``user``), check the secret outside the event
@@ -49,6 +50,7 @@ from penstock.model.access import (
     grants_of,
     is_super_user,
     quota_of,
+    signing_secret,
 )
 from penstock.types import check_name
 
@@ -94,6 +96,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
     info: KeyInfo
     credential: Credential
+    signing: str = ""  # What it signs requests with, if it was created for that: ``signing_secret``.
 
     def fits(self, secret: str) -> bool:
         """Whether this is its secret; takes its time, as below."""
@@ -166,8 +169,11 @@ class Access:
 
     # Keys.
 
-    def create_key(self, name: Any, grants: Any, quota: Any) -> Steps[NewKey]:
-        """Make a key; the answer is the only place where its secret ever is."""
+    def create_key(self, name: Any, grants: Any, quota: Any, signing: Any = False) -> Steps[NewKey]:
+        """Make a key; the answer is the only place where its secret ever is.
+
+        With ``signing`` what follows from the secret by ``signing_secret`` is stored.
+        """
         check_name("key", name)
         info = KeyInfo(
             id=secrets.token_hex(ID_BYTES),
@@ -179,7 +185,9 @@ class Access:
         self._check_room()
         secret = secrets.token_urlsafe(SECRET_BYTES)
         credential: Credential = yield from aside(lambda: Credential.of(secret, KEY_COST))
-        stored = StoredKey(info=info, credential=credential)
+        stored = StoredKey(
+            info=info, credential=credential, signing=signing_secret(secret) if signing else ""
+        )
         self._check_room()
         yield from self._save(lambda book: {"keys": book.keys | {info.id: stored}})
         return NewKey(id=info.id, name=name, key=f"{KEY_MARK}_{info.id}_{secret}")

@@ -75,6 +75,8 @@ class Leases:
         partitions = self._partitions(topic, consumer)
         count = len(partitions)
         self.looks_left = LOOKS_MAX
+        if consumer.key_batches:
+            consumer.key_batches.clear()
         left, taken = PARTITIONS_MAX, 0
         for step in range(count):
             cursor = partitions[(consumer.turn + step) % count].groups[consumer.group.name]
@@ -110,9 +112,12 @@ class Leases:
     ) -> None:
         """Add messages of one partition."""
         journal_of(cursor).make_room()
+        consumer.followers.clear()
         average_bytes = cursor.partition.log.average_bytes if buffer.room > 1 else 1
         while buffer.room > 0 and buffer.bytes_left > 0 and self.looks_left > 0 and not buffer.full:
             room = min(buffer.room, buffer.bytes_left // average_bytes + 1)
+            if consumer.leases_singly:
+                room = 1
             if room > 1:
                 room = min(room, cursor.partition.log.fitting(cursor.engine.end(), buffer.bytes_left))
             if consumer.locks_max:
@@ -238,10 +243,14 @@ class Leases:
         gate, engine = cursor.gate, cursor.engine
         assert gate is not None
         deadline_ms = now_ms + consumer.visibility_ms
+        lease = self._lease_follower(cursor, consumer, deadline_ms)
+        if lease is not None:
+            return lease
         while cursor.unparked:
             offset = cursor.unparked.popleft()
             attempt = engine.waiting_attempt(offset)
             if attempt > 0:  # Else it was settled or skipped while it stood in line.
+                _begin_key(cursor, consumer, offset)
                 return engine.restore_lease(
                     engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
                 )
@@ -260,12 +269,34 @@ class Leases:
                 )
                 raise
             key = records[0].key if records else None
-            if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
+            if key is None:
                 return lease
+            if gate.holds(lease.start) or gate.admit(lease.start, key):
+                _begin_key(cursor, consumer, lease.start)
+                return lease
+            if consumer.key_batches and key in consumer.key_batches:
+                return lease  # It is next in line behind what this receive has got.
             self._note(cursor, lease, consumer, now_ms)
             self.take_back(
                 cursor, lease, lease.start, lease.end, lease.attempt, PARKED_MS, events.DEFERRED, now_ms
             )
+
+    def _lease_follower(self, cursor: GroupCursor, consumer: GroupConsumer, deadline_ms: int) -> Lease | None:
+        """The next in line of the key that this receive got last; none if that is in other hands."""
+        engine, gate = cursor.engine, cursor.gate
+        if not consumer.followers or gate is None or consumer.key_batches is None:
+            return None
+        offset = consumer.followers.popleft()
+        attempt = engine.waiting_attempt(offset)
+        if attempt <= 0:
+            consumer.followers.clear()
+            key = gate.key_of(offset)
+            if key is not None:
+                consumer.key_batches.discard(key)  # Nothing of it may overtake that one.
+            return None
+        return engine.restore_lease(
+            engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
+        )
 
     def take_back(
         self, cursor: GroupCursor, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
@@ -369,6 +400,16 @@ class Leases:
         last = cursor.settings.max_attempts + 1
         self.take_back(cursor, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
         self._dead_letters.bury_soon(cursor)
+
+
+def _begin_key(cursor: GroupCursor, consumer: GroupConsumer, offset: int) -> None:
+    """A receive that may have several messages of a key has got the first."""
+    gate = cursor.gate
+    if consumer.key_batches is not None and gate is not None:
+        key = gate.key_of(offset)
+        if key is not None:
+            consumer.key_batches.add(key)
+            consumer.followers.extend(gate.line(offset))
 
 
 def journal_of(cursor: GroupCursor) -> Journal:

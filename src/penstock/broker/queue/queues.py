@@ -32,7 +32,7 @@ from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.replay import finish, remember_failure
 from penstock.broker.topic.groups import journal_durable
 from penstock.delivery import events
-from penstock.delivery.engine import HELD, LOST
+from penstock.delivery.engine import HELD, LOST, Lease
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
 from penstock.model.failure import NO_FAILURE, Failure, describe_error
 from penstock.model.message import (
@@ -460,6 +460,68 @@ class Queues:
             raise error
         return cursor, run
 
+    # Answers to clients that name a message by its place, whoever received it.
+
+    def settle_place(
+        self, name: str, group_name: str, number: int, lease: int, offset: int, last: bool
+    ) -> Steps[bool]:
+        """Ack a message that was received, also if it is due again or was received again.
+
+        ``last``: only as long as that lease has it, which is False if it has not.
+        """
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        cursor = topic.partition(number).groups[group_name]
+        held = _held_at(cursor, lease, offset)
+        if held is None and (cursor.engine.done.contains(offset) or offset >= cursor.high):
+            return True
+        if last and (held is None or held.number != lease):
+            return False
+        if held is not None:
+            self._settle_runs(topic, group, [LeaseRun(number, held.number, held.attempt, offset, offset + 1)])
+        else:  # Due again; or not known to have been delivered, because the server was killed after it.
+            settled = events.Settled(cursor.number, -1, offset, offset + 1, events.ACKED)
+            self._decide(cursor, [settled], self._state.clock.steady_ms())
+            cursor.engine.settle_free(offset, offset + 1)
+            finish(cursor, offset, offset + 1)
+            group.acked += 1
+        if topic.settings.durability == "fsync":
+            yield from journal_durable(cursor.partition)
+        return True
+
+    def retime_place(
+        self,
+        name: str,
+        group_name: str,
+        number: int,
+        lease: int,
+        offset: int,
+        visibility_ms: int,
+        counts: bool,
+        last: bool,
+    ) -> Steps[bool]:
+        """Give a received message another visibility timeout from now; 0: it is due at once.
+
+        Then its attempt counts or not.  False if nobody has it in hands; ``last``: if that lease has not.
+        """
+        group = self._state.topic(name).group(group_name)
+        cursor = group.topic.partition(number).groups[group_name]
+        held = _held_at(cursor, lease, offset)
+        if held is None or (last and held.number != lease):
+            return False
+        if visibility_ms > 0:
+            self._extend(cursor, held.number, visibility_ms)
+            return True
+        run = LeaseRun(number, held.number, held.attempt, offset, offset + 1)
+        now_ms = self._state.clock.steady_ms()
+        if counts:
+            self._give_back(cursor, run, held.attempt + 1, now_ms, events.NACKED, NO_FAILURE)
+            group.nacked += 1
+            yield from journal_durable(cursor.partition)
+        else:
+            self._give_back(cursor, run, held.attempt, now_ms, events.RELEASED, NO_FAILURE)
+        return True
+
     # Time.
 
     def look(self, cursor: GroupCursor) -> None:
@@ -578,6 +640,17 @@ def _ahead(consumer: GroupConsumer, now_ms: int) -> int:
         consumer.paced_ms = now_ms
         consumer.paced = consumer.answered
     return consumer.ahead
+
+
+def _held_at(cursor: GroupCursor, number: int, offset: int) -> Lease | None:
+    """The lease that has an offset: that one, or a later one, for which all of them are looked at."""
+    engine = cursor.engine
+    if engine.held(number, offset, offset + 1) == HELD:
+        return engine.leases[number]
+    for lease in engine.leases.values():
+        if lease.start <= offset < lease.end and engine.held(lease.number, offset, offset + 1) == HELD:
+            return lease
+    return None
 
 
 def _check_apart(runs: list[Run]) -> None:

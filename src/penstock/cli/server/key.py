@@ -1,7 +1,7 @@
 """``penstock key``: API keys for programs.
 
-``create`` prints the key once, and nothing else on stdout, so that a script can capture it.  ``revoke`` takes
-the id of a key, the part after ``pk_``.
+``create`` prints the key once, and nothing else on stdout, so that a script can capture it; with ``--sqs``
+two more lines, as a shell reads them.  ``revoke`` takes the id of a key, the part after ``pk_``.
 """
 
 from typing import Annotated, Final
@@ -14,6 +14,7 @@ from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
 from penstock.cli.server import grants
 from penstock.cli.server.grants import BytesPerSecond, Grants, MessagesPerSecond, MostConnections
+from penstock.model.access import signing_secret
 
 app = new_app()
 
@@ -23,6 +24,7 @@ COLUMNS: Final = (Column("id"), Column("name"), *grants.COLUMNS)
 @app.command(
     epilog=example(
         "penstock key create billing --grant consumer:orders:billing --grant producer:invoices",
+        "penstock key create jobs --grant admin:jobs --sqs",
         "penstock key create shop-eu --grant 'producer:eu.*' --messages 1000 --connections 20",
     )
 )
@@ -34,12 +36,18 @@ def create(
     size: BytesPerSecond = None,
     messages: MessagesPerSecond = None,
     connections: MostConnections = None,
+    sqs: Annotated[
+        bool, typer.Option("--sqs", help="It can also sign requests of SQS clients: print AWS credentials.")
+    ] = False,
     server: Server = SERVER,
 ) -> None:
     """Create a key and print it.  It cannot be shown again."""
     with connecting.connected(server) as broker:
-        made = broker.create_key(name, grant, quota=grants.quota(size, messages, connections))
+        made = broker.create_key(name, grant, quota=grants.quota(size, messages, connections), signing=sqs)
     screen.line(made.key)
+    if sqs:
+        screen.line(f"AWS_ACCESS_KEY_ID={made.id}")
+        screen.line(f"AWS_SECRET_ACCESS_KEY={signing_secret(made.key.split('_', 2)[2])}")
     screen.note(f"store it now: it cannot be shown again; its id is {made.id}")
 
 

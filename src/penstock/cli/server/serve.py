@@ -45,6 +45,7 @@ LISTENERS: Final = {
     "status": ("http://{}/metrics", "pending messages, as JSON"),
     "http": ("http://{}/ui/", "dashboard and HTTP API; /docs describes the API"),
     "kafka": ("{}", "Kafka clients (bootstrap.servers)"),
+    "sqs": ("http://{}", "AWS SDKs (endpoint_url)"),
 }
 DURABILITY: Final = {
     "fsync": "acknowledged messages are on disk",
@@ -89,6 +90,7 @@ def serve(
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
     http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
     kafka: Annotated[str | None, _place("The Kafka protocol. [127.0.0.1:9092]")] = None,
+    sqs: Annotated[str | None, _place("Amazon SQS, usually on port 9324. [off]")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run as a node of this cluster.")
     ] = None,
@@ -117,8 +119,8 @@ def serve(
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
-        "listen.http": http, "listen.kafka": kafka, "cluster.name": cluster, "cluster.store": store,
-        "cluster.node": node, "cluster.advertise": advertise, "cluster.peer": peer,
+        "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "cluster.name": cluster,
+        "cluster.store": store, "cluster.node": node, "cluster.advertise": advertise, "cluster.peer": peer,
         "security.insecure": "true" if insecure else None,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)

@@ -36,6 +36,26 @@ class DeadLetterArguments(msgspec.Struct, frozen=True):
     identity: str
 
 
+class SettlePlaceArguments(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    partition: int
+    lease: int
+    offset: int
+    last: bool
+
+
+class RetimePlaceArguments(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    partition: int
+    lease: int
+    offset: int
+    visibility_ms: int
+    counts: bool
+    last: bool
+
+
 class StoreOffsetsArguments(msgspec.Struct, frozen=True):
     topic: str
     group: str
@@ -67,6 +87,8 @@ PEER_CALLS: Final[Mapping[str, Call]] = {
     "lanes": Call(LanesArguments, dict[str, int], READ_ONLY),
     "append_output": Call(AppendOutputArguments, None, READ_ONLY),
     "dead_letter": Call(DeadLetterArguments, DeadLetter, READ_ONLY),
+    "settle_place": Call(SettlePlaceArguments, bool, READ_ONLY),
+    "retime_place": Call(RetimePlaceArguments, bool, READ_ONLY),
     "store_offsets": Call(StoreOffsetsArguments, None, READ_ONLY),
     "committed_offsets": Call(CommittedOffsetsArguments, dict[int, Commit], READ_ONLY),
     "topics_with_offsets": Call(TopicsWithOffsetsArguments, list[str], READ_ONLY),

@@ -57,6 +57,7 @@ class ClusterConsumer(BatchConsumer):
         self._tell: Callable[[list[int]], None] | None = None
         self._turn = 0
         self._as_records = False
+        self._singly = False
         self._is_closed = False
         self._opening = False
 
@@ -102,6 +103,8 @@ class ClusterConsumer(BatchConsumer):
         if isinstance(share, BatchConsumer):
             if self._as_records:
                 share.want_records()
+            if self._singly:
+                share.want_single_leases()
             if self._tell is not None:
                 share.tell_assignment(lambda _: self._assigned())
         else:
@@ -284,6 +287,12 @@ class ClusterConsumer(BatchConsumer):
 
     def want_records(self) -> None:
         self._as_records = True
+        for share in self._shares.values():
+            self._prepare(share)
+
+    def want_single_leases(self) -> None:
+        """Of partitions of this node; another one lends ranges, which have one visibility timeout."""
+        self._singly = True
         for share in self._shares.values():
             self._prepare(share)
 

@@ -172,6 +172,36 @@ class ClusterOperations(ConsumerRouter):
     def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
         return self.by_id("dead_letter", self._local.dead_letter, identity, (topic, identity))
 
+    def settle_place(
+        self, topic: str, group: str, partition: int, lease: int, offset: int, last: bool
+    ) -> Steps[bool]:
+        return self.at_owner(
+            "settle_place",
+            self._local.settle_place,
+            topic,
+            partition,
+            (topic, group, partition, lease, offset, last),
+        )
+
+    def retime_place(
+        self,
+        topic: str,
+        group: str,
+        partition: int,
+        lease: int,
+        offset: int,
+        visibility_ms: int,
+        counts: bool,
+        last: bool,
+    ) -> Steps[bool]:
+        return self.at_owner(
+            "retime_place",
+            self._local.retime_place,
+            topic,
+            partition,
+            (topic, group, partition, lease, offset, visibility_ms, counts, last),
+        )
+
     def join_group(self, group: str, request: JoinRequest) -> Steps[JoinResult]:
         self.check_coordinator(group)
         return self._local.join_group(group, request)

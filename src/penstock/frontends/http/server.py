@@ -21,6 +21,7 @@ import asyncio
 import socket
 from typing import Final, cast
 
+from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -46,25 +47,14 @@ UNREAD_MS: Final = 120_000
 LINGER_S: Final = 1.0  # For the last words to arrive before the end does.
 
 
-class HttpListener:
-    """The HTTP API, for ``penstock serve``."""
+class AsgiListener:
+    """Connections of one ASGI application: the HTTP API, or another that speaks HTTP."""
 
-    def __init__(
-        self,
-        broker: EmbeddedAsyncBroker,
-        limits: LimitSettings,
-        connections: Connections,
-        gateway: AuthGateway | None = None,
-        settings: HttpSettings = DEFAULTS,
-        host: str = LOCALHOST,
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: LimitSettings, connections: Connections) -> None:
         self.limits = limits
         self.connections = connections
-        gateway = gateway or AuthGateway(broker)
-        origins = Origins(settings, host, authentication=gateway.required)
-        self.shared = HttpShared(broker, gateway, limits, origins)
         self.config = Config(
-            make_app(self.shared),
+            app,
             http=HttpConnection,
             ws=SocketConnection,
             ws_max_size=limits.http_body_bytes_max,
@@ -85,7 +75,6 @@ class HttpListener:
         self.state = ServerState()
         self.logger = quiet()
         self.emptied = asyncio.Event()  # Set whenever a connection has gone.
-        self.shared.watch.start()
 
     def connect(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
@@ -97,30 +86,64 @@ class HttpListener:
 
     async def drain(self) -> None:
         """Answer what was read, then close every connection."""
-        self.shared.draining = True
-        self.shared.watch.stop()
         for connection in list(self.state.connections):
             connection.shutdown()
-        self.shared.consumers.end_waits()
+        self.end_waits()
         while self.state.connections:
             self.emptied.clear()
             await self.emptied.wait()
         if self.state.tasks:
             await asyncio.wait(self.state.tasks)
+
+    def abort(self) -> None:
+        """Cut every connection, and end what is done for them."""
+        for connection in list(self.state.connections):
+            connection.transport.abort()
+        for task in list(self.state.tasks):
+            task.cancel()
+
+    def end_waits(self) -> None:
+        """Answer requests that wait for something."""
+
+
+class HttpListener(AsgiListener):
+    """The HTTP API, for ``penstock serve``."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        gateway: AuthGateway | None = None,
+        settings: HttpSettings = DEFAULTS,
+        host: str = LOCALHOST,
+    ) -> None:
+        gateway = gateway or AuthGateway(broker)
+        origins = Origins(settings, host, authentication=gateway.required)
+        self.shared = HttpShared(broker, gateway, limits, origins)
+        super().__init__(make_app(self.shared), limits, connections)
+        self.shared.watch.start()
+
+    async def drain(self) -> None:
+        """Answer what was read, then close every connection."""
+        self.shared.draining = True
+        self.shared.watch.stop()
+        await super().drain()
         self.shared.consumers.close()
 
     def abort(self) -> None:
         """Cut every connection, and end what is done for them."""
         self.shared.watch.stop()
-        for connection in list(self.state.connections):
-            connection.transport.abort()
-        for task in list(self.state.tasks):
-            task.cancel()
+        super().abort()
         self.shared.consumers.close()
+
+    def end_waits(self) -> None:
+        """Answer long polls."""
+        self.shared.consumers.end_waits()
 
 
 class HttpConnection(HttpToolsProtocol):
-    def __init__(self, listener: HttpListener) -> None:
+    def __init__(self, listener: AsgiListener) -> None:
         super().__init__(listener.config, listener.state, {}, asyncio.get_running_loop())
         self._listener = listener
         self._counted = False

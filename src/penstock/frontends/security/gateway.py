@@ -28,8 +28,8 @@ from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, OnLogin
 from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import BrowserSessions
-from penstock.model.info import PIPELINES_TOPIC, Overview
-from penstock.model.message import StoredMessage
+from penstock.model.info import PIPELINES_TOPIC, Overview, ScheduledMessage
+from penstock.model.message import Receipt, StoredMessage
 from penstock.model.owners import Owners
 
 Ended = Callable[[BrokerOperations], None]
@@ -106,6 +106,16 @@ class AuthGateway:
         assert self._logins is not None
         return self._current(self._logins.scram_fitted(login, address))
 
+    def signing_secret(self, key_id: str) -> str | None:
+        """What a key signs requests with (AWS Signature Version 4); None if it cannot."""
+        return None if self._logins is None else self._logins.signing_secret(key_id)
+
+    def signer(self, key_id: str) -> Identity:
+        """A key by which a request was signed."""
+        if self._logins is None:
+            raise Unauthenticated(why="this server asks for no login")
+        return self._current(self._logins.signer(key_id))
+
     # What they may do.
 
     def cluster_id(self) -> str:
@@ -144,6 +154,14 @@ class AuthGateway:
     def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:
         """What pipelines have reported, from an offset on."""
         return self._broker.operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
+
+    def repeated(self, receipt: Receipt) -> Work[list[StoredMessage]]:
+        """The message that a repeat was a repeat of, for protocols that answer with its id."""
+        return self._broker.operations.read(receipt.topic, receipt.partition, receipt.offset, None, None, 1)
+
+    def scheduled(self, topic: str, limit: int) -> Work[list[ScheduledMessage]]:
+        """The same if it is not due yet: the messages among which it is."""
+        return self._broker.operations.scheduled(topic, limit)
 
     # How long they stay.
 

@@ -321,9 +321,9 @@ class GuardedOperations(Guard):
             group,
         )
 
-    def create_key(self, name: str, grants: Any, quota: Any) -> Steps[NewKey]:
+    def create_key(self, name: str, grants: Any, quota: Any, signing: bool) -> Steps[NewKey]:
         self._check("create_key")
-        return self._audited("create_key", (name,), self._operations.create_key, name, grants, quota)
+        return self._audited("create_key", (name,), self._operations.create_key, name, grants, quota, signing)
 
     def keys(self) -> list[KeyInfo]:
         self._check("keys")
@@ -509,6 +509,28 @@ class GuardedOperations(Guard):
         if topic not in self._allowed["dead_letter"]:
             self._check_topic("dead_letter", topic)
         return self._operations.dead_letter(topic, identity)
+
+    def settle_place(
+        self, topic: str, group: str, partition: int, lease: int, offset: int, last: bool
+    ) -> Steps[bool]:
+        self._check("settle_place", topic, group)
+        return self._operations.settle_place(topic, group, partition, lease, offset, last)
+
+    def retime_place(
+        self,
+        topic: str,
+        group: str,
+        partition: int,
+        lease: int,
+        offset: int,
+        visibility_ms: int,
+        counts: bool,
+        last: bool,
+    ) -> Steps[bool]:
+        self._check("retime_place", topic, group)
+        return self._operations.retime_place(
+            topic, group, partition, lease, offset, visibility_ms, counts, last
+        )
 
     def new_producer_id(self) -> int:
         self._check("new_producer_id")

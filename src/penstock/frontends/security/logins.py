@@ -129,6 +129,18 @@ class Logins:
         self._throttle.forgive(*_subjects(("user", login.user, ""), stored, address))
         return self._identity(stored)
 
+    def signing_secret(self, key_id: str) -> str | None:
+        """What a key signs requests with; None if there is no such key, or if it is not stored."""
+        stored = self._access.key(key_id)
+        return None if stored is None else stored.signing or None
+
+    def signer(self, key_id: str) -> Identity:
+        """Who has signed a request with the secret of a key."""
+        stored = self._access.key(key_id)
+        if stored is None:
+            raise Unauthenticated(why=REFUSED["key"])
+        return self._identity(stored)
+
     def forget(self, kind: str, name: str) -> None:
         """It was changed, or is gone."""
         self._fitted.pop((kind, name), None)

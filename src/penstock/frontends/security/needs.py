@@ -70,6 +70,8 @@ NEEDS: Final = {
     "batch_consumer": Need("consume", topic="topic", group="group"),
     "own_consumer": Need("consume", topic="topic", group="group"),
     "dead_letter": Need("read", topic="topic"),
+    "settle_place": Need("consume", topic="topic", group="group"),
+    "retime_place": Need("consume", topic="topic", group="group"),
     "new_producer_id": Need("publish"),
     "init_producer": Need("publish"),
     "enlist": Need("publish", topic="topic"),

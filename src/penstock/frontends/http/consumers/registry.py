@@ -45,6 +45,8 @@ class HttpConsumer:
 
 
 class HttpConsumers:
+    kind = "http"  # The beginning of their names.
+
     def __init__(self, broker: EmbeddedAsyncBroker) -> None:
         self._broker = broker
         self._by_key: dict[Key, HttpConsumer] = {}
@@ -151,7 +153,7 @@ class HttpConsumers:
         options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
         self._made += 1
         number = self._made
-        work = operations.batch_consumer(topic, group, f"http-{number}", in_flight_max, options)
+        work = operations.batch_consumer(topic, group, f"{self.kind}-{number}", in_flight_max, options)
         inner = await self._broker.run(work)
         if inner.kind == "stream":
             await self._broker.run(inner.close())

@@ -12,6 +12,7 @@ class KeyToMake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str  # What it is for.
     grants: list[Grant]
     quota: Quota | None = None
+    signing: bool = False  # It can also sign requests of SQS clients.
 
 
 class UserToSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +38,9 @@ class UserList(msgspec.Struct, frozen=True):
 async def create_key(call: HttpCall) -> NewKey:
     """Create an API key. The response is the only place where its secret is shown."""
     wanted: KeyToMake = call.body
-    return await call.run(call.operations.create_key(wanted.name, wanted.grants, wanted.quota))
+    return await call.run(
+        call.operations.create_key(wanted.name, wanted.grants, wanted.quota, wanted.signing)
+    )
 
 
 async def list_keys(call: HttpCall) -> KeyList:

@@ -1,0 +1,1 @@
+"""Amazon SQS: its two protocols over HTTP, on the broker's queues."""

@@ -1,0 +1,135 @@
+"""One request of an SQS client, and what all requests of a listener share.
+
+A handler gets an ``SqsCall`` and the decoded request, and returns an answer.  It calls the broker through
+``call.operations``, which enforces the permissions of the caller.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from penstock.api.work import Work
+from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.clock import Clock
+from penstock.config.server import LimitSettings
+from penstock.errors import PenstockError
+from penstock.frontends.http.consumers.long_polls import Disconnection, LongPoll
+from penstock.frontends.origins import Origins
+from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
+from penstock.frontends.security.identity import NOBODY, Identity
+from penstock.frontends.sqs.attributes import CREATED, QueueState, state_of
+from penstock.frontends.sqs.consumers import SqsConsumers
+from penstock.frontends.sqs.errors import no_queue
+from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url
+from penstock.frontends.sqs.tasks import MoveTasks
+from penstock.wire.sqs.answers import Received
+
+QUEUES_MAX: Final = 10_000  # Whose attributes are remembered as they were read last.
+ATTEMPTS_MAX: Final = 1000  # Receives that may be repeated by their attempt id.
+FIRSTS_MAX: Final = 100_000  # Messages whose first receive is remembered.
+
+T = TypeVar("T")
+
+
+class SqsShared:
+    """What all requests of a listener share."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        gateway: AuthGateway,
+        limits: LimitSettings,
+        origins: Origins,
+        clock: Clock,
+    ) -> None:
+        self.broker = broker
+        self.gateway = gateway
+        self.limits = limits
+        self.origins = origins
+        self.clock = clock
+        self.draining = False  # The server is about to end.
+        self.consumers = SqsConsumers(broker)
+        self.moves = MoveTasks()
+        gateway.ended.append(self.consumers.forget)
+        self.signing_keys: dict[tuple[str, str, str], bytes] = {}  # By key id, date and region.
+        self.states: dict[str, tuple[Any, QueueState]] = {}  # By topic: its settings and what they say.
+        self.attempts: OrderedDict[tuple[str, str], Received] = OrderedDict()  # By queue and attempt id.
+        self.firsts: OrderedDict[tuple[str, int, int], int] = (
+            OrderedDict()
+        )  # When a place was first received.
+
+    def state(self, operations: BrokerOperations, name: str) -> QueueState:
+        """A queue; an error if there is no topic of that name, or if nobody made it a queue."""
+        layout = operations.layout(name)
+        known = self.states.get(name)
+        if known is not None and known[0] is layout.settings:
+            return known[1]
+        attributes = layout.settings.sqs_attributes
+        if CREATED not in attributes:
+            raise no_queue()
+        made = state_of(name, layout.id, attributes)
+        if len(self.states) >= QUEUES_MAX:
+            self.states.clear()
+        self.states[name] = layout.settings, made
+        return made
+
+    def first_received(self, place: tuple[str, int, int], attempt: int) -> int:
+        """About when a message was first received."""
+        now_ms = self.clock.wall_ms()
+        if attempt > 1:
+            return self.firsts.get(place, now_ms)
+        self.firsts[place] = now_ms
+        if len(self.firsts) > FIRSTS_MAX:
+            self.firsts.popitem(last=False)
+        return now_ms
+
+
+class SqsCall:
+    """One request."""
+
+    __slots__ = ("identity", "lost", "operations", "path", "region", "shared", "url")
+
+    def __init__(self, shared: SqsShared, path: str, url: str, lost: Disconnection) -> None:
+        self.shared = shared
+        self.path = path
+        self.url = url  # Of this server, as the client knows it.
+        self.lost = lost
+        self.region = REGION
+        self.identity: Identity = NOBODY
+        self.operations: BrokerOperations
+
+    def queue(self, url: str | None) -> QueueState:
+        """The queue that a request is about."""
+        return self.shared.state(self.operations, name_of_url(url, self.path))
+
+    def queue_url(self, name: str) -> str:
+        return f"{self.url}/{ACCOUNT}/{name}"
+
+    def arn(self, name: str) -> str:
+        return arn_of(self.region, name)
+
+    def long_poll(self) -> LongPoll:
+        return LongPoll(self.shared.gateway, self.identity, self.lost)
+
+    async def run(self, work: Work[T]) -> T:
+        """Run one of the operations to its end."""
+        return await self.shared.broker.run(work)
+
+    async def run_all(self, works: Iterable[Work[T]]) -> list[T | PenstockError]:
+        """Run operations at the same time, begun in their order, so that one sync serves all."""
+        started = [(work, asyncio.get_running_loop().create_future()) for work in works]
+        for work, future in started:
+            self.shared.broker.start(work, partial(_ended, future))
+        return [await future for _, future in started]
+
+
+def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return  # The request was cancelled.
+    if error is None or isinstance(error, PenstockError):
+        future.set_result(result if error is None else error)
+    else:
+        future.set_exception(error)

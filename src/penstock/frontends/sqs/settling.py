@@ -1,0 +1,120 @@
+"""DeleteMessage and ChangeMessageVisibility, and their batches.
+
+A standard queue takes any receipt handle of a message, also an older one, as the service does.  A FIFO queue
+takes a handle only as long as the message is in flight with it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.api.work import Work
+from penstock.errors import PenstockError
+from penstock.frontends.sqs.attributes import GROUP, QueueState
+from penstock.frontends.sqs.call import SqsCall
+from penstock.frontends.sqs.errors import SqsError, missing, of_broker, out_of_range
+from penstock.frontends.sqs.receipts import ReceivedPlace, read_handle
+from penstock.frontends.sqs.receiving import check_visibility
+from penstock.frontends.sqs.sending import batch_error, check_entries
+from penstock.wire.sqs import answers, requests
+
+INVALID = "ReceiptHandleIsInvalid"
+
+
+async def delete_message(call: SqsCall, request: requests.DeleteMessage) -> answers.Answer:
+    queue = call.queue(request.queue_url)
+    place = _place(queue, request.receipt_handle)
+    if not await call.run(_delete(call, queue, place)):
+        raise _expired(request.receipt_handle)
+    call.shared.firsts.pop((queue.name, place.partition, place.offset), None)
+    return answers.Answer()
+
+
+async def delete_message_batch(call: SqsCall, request: requests.DeleteMessageBatch) -> answers.BatchResult:
+    queue = call.queue(request.queue_url)
+    check_entries([entry.id for entry in request.entries], "Delete")
+    return await _batch(call, queue, request.entries, lambda _, place: _delete(call, queue, place), _expired)
+
+
+async def change_message_visibility(
+    call: SqsCall, request: requests.ChangeMessageVisibility
+) -> answers.Answer:
+    queue = call.queue(request.queue_url)
+    if request.visibility_timeout is None:
+        raise missing("VisibilityTimeout")
+    check_visibility(request.visibility_timeout)
+    place = _place(queue, request.receipt_handle)
+    if not await call.run(_retime(call, queue, place, request.visibility_timeout)):
+        raise _not_in_flight(request.receipt_handle)
+    return answers.Answer()
+
+
+async def change_message_visibility_batch(
+    call: SqsCall, request: requests.ChangeMessageVisibilityBatch
+) -> answers.BatchResult:
+    queue = call.queue(request.queue_url)
+    check_entries([entry.id for entry in request.entries], "ChangeVisibility")
+
+    def begin(entry: requests.ChangeVisibilityEntry, place: ReceivedPlace) -> Work[bool]:
+        if entry.visibility_timeout is None:
+            raise missing("VisibilityTimeout")
+        check_visibility(entry.visibility_timeout)
+        return _retime(call, queue, place, entry.visibility_timeout)
+
+    return await _batch(call, queue, request.entries, begin, _not_in_flight)
+
+
+def _delete(call: SqsCall, queue: QueueState, place: ReceivedPlace) -> Work[bool]:
+    return call.operations.settle_place(
+        queue.name, GROUP, place.partition, place.lease, place.offset, queue.fifo
+    )
+
+
+def _retime(call: SqsCall, queue: QueueState, place: ReceivedPlace, seconds: int) -> Work[bool]:
+    return call.operations.retime_place(
+        queue.name, GROUP, place.partition, place.lease, place.offset, seconds * 1000, True, queue.fifo
+    )
+
+
+async def _batch(
+    call: SqsCall, queue: QueueState, entries: Sequence[Any], begin: Any, refused: Any
+) -> answers.BatchResult:
+    """Each entry succeeds or fails by itself."""
+    errors: dict[str, SqsError] = {}
+    begun: list[tuple[Any, Work[bool]]] = []
+    for entry in entries:
+        try:
+            begun.append((entry, begin(entry, _place(queue, entry.receipt_handle, named=True))))
+        except SqsError as error:
+            errors[entry.id] = error
+    results = await call.run_all([work for _, work in begun])
+    for (entry, _), result in zip(begun, results, strict=True):
+        if isinstance(result, PenstockError):
+            errors[entry.id] = of_broker(result)
+        elif not result:
+            errors[entry.id] = refused(entry.receipt_handle)
+    return answers.BatchResult(
+        successful=[answers.BatchEntry(id=entry.id) for entry in entries if entry.id not in errors],
+        failed=[batch_error(entry.id, errors[entry.id]) for entry in entries if entry.id in errors],
+    )
+
+
+def _place(queue: QueueState, handle: str | None, *, named: bool = False) -> ReceivedPlace:
+    if not handle:
+        raise missing("ReceiptHandle")
+    place = read_handle(queue.topic_id, handle)
+    if place is None:
+        if named:
+            raise SqsError(
+                INVALID, f'The input receipt handle "{handle[:1024]}" is not a valid receipt handle.'
+            )
+        raise SqsError(INVALID, "The input receipt handle is invalid.")
+    return place
+
+
+def _expired(handle: str | None) -> SqsError:
+    return out_of_range(handle, "ReceiptHandle", "The receipt handle has expired.")
+
+
+def _not_in_flight(handle: str | None) -> SqsError:
+    reason = "Message does not exist or is not available for visibility timeout change."
+    return SqsError("MessageNotInflight", out_of_range(handle, "ReceiptHandle", reason).message)

@@ -1,0 +1,107 @@
+"""Clients that send anything, leave in the middle, or are a web page."""
+
+import json
+import random
+import socket
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from tests.frontends.sqs.clients import bodies, post
+
+from penstock.testing.sqs import SqsServer
+from penstock.wire.sqs.requests import ACTIONS
+
+PATIENCE_S = 60
+JSON = {"content-type": "application/x-amz-json-1.0"}
+
+
+def request(server: SqsServer, action: str, body: bytes, **headers: str) -> tuple[int, bytes]:
+    return post(server.url, body, {**JSON, "x-amz-target": f"AmazonSQS.{action}", **headers})
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_action_answers_whatever_it_is_asked(server: SqsServer, queue: str, action: str) -> None:
+    values: list[Any] = [None, "", "x", 0, -1, 10**30, [], ["x"], {}, {"a": "b"}, True, 1.5, "\ud800", queue]
+    chooser = random.Random(action)
+    fields = [field.encode_name for field in msgspec.structs.fields(ACTIONS[action])]
+
+    for _ in range(30):
+        body = {name: chooser.choice(values) for name in fields if chooser.random() < 0.7}
+        status, answer = request(server, action, json.dumps({"QueueUrl": queue, **body}).encode())
+
+        assert status in (200, 400, 403, 404), answer
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"Entries": [1]}', b"[" * 100_000, b'{"QueueUrl": 1}'],
+)
+def test_bodies_that_are_no_request_are_refused(server: SqsServer, body: bytes) -> None:
+    status, _ = request(server, "SendMessageBatch", body)
+
+    assert status == 400
+
+
+def test_a_body_that_is_too_large_is_not_read(server: SqsServer) -> None:
+    host, port = urlsplit(server.url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as made:
+        made.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: AmazonSQS.ListQueues\r\n"
+                     b"Content-Length: 999999999\r\n\r\n")  # fmt: skip
+        answer = made.recv(65536)
+
+    assert b" 413 " in answer.splitlines()[0]
+
+
+def test_a_page_of_another_site_is_refused(server: SqsServer) -> None:
+    origin, _ = request(server, "ListQueues", b"{}", origin="https://evil.example")
+    host, _ = request(server, "ListQueues", b"{}", host="evil.example")
+
+    assert (origin, host) == (403, 421)
+
+
+def test_a_client_that_leaves_in_a_long_poll_keeps_nothing(
+    server: SqsServer, sqs: Any, queue: str, name: str
+) -> None:
+    host, port = urlsplit(server.url).netloc.split(":")
+    body = json.dumps({"QueueUrl": queue, "WaitTimeSeconds": 20, "VisibilityTimeout": 1000}).encode()
+    head = (f"POST / HTTP/1.1\r\nHost: {host}:{port}\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n")  # fmt: skip
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as made:
+        made.sendall(head.encode() + body)
+        until(lambda: waiting(server, name))
+
+    sqs.send_message(QueueUrl=queue, MessageBody="for somebody else")
+
+    found: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not found and time.monotonic() < deadline:
+        found = bodies(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1))
+    assert found == ["for somebody else"]
+
+
+def waiting(server: SqsServer, name: str) -> bool:
+    """Whether a consumer of the queue is there."""
+
+    async def consumers() -> list[str]:
+        return (await server.broker.describe_group(name, "sqs")).consumers
+
+    return bool(server.run(consumers()))
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("handle", ["", "x", "A" * 44, "A" * 4096, "ä" * 44, "=" * 44])
+def test_forged_handles_are_invalid(server: SqsServer, queue: str, handle: str) -> None:
+    body = json.dumps({"QueueUrl": queue, "ReceiptHandle": handle}).encode()
+
+    status, answer = request(server, "DeleteMessage", body)
+
+    assert status == 400
+    assert b"ReceiptHandleIsInvalid" in answer or (not handle and b"MissingParameter" in answer)

@@ -1,0 +1,165 @@
+"""Requests that are signed with an API key, to a server that asks for one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.frontends.sqs.clients import connect, post, refusal
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.clock import Clock, SystemClock
+from penstock.config.server import LimitSettings
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.sqs.server import SqsListener
+from penstock.model.access import Grant, signing_secret
+from penstock.testing import ManualClock
+from penstock.wire.sqs.signatures import (
+    SignedRequest,
+    is_signed_by,
+    read_authorization,
+    signing_key,
+)
+
+
+class Place:
+    def __init__(self, broker: EmbeddedAsyncBroker, url: str) -> None:
+        self.broker = broker
+        self.url = url
+
+    async def client(self, *grants: Grant, signing: bool = True) -> Any:
+        made = await self.broker.create_key("app", list(grants), signing=signing)
+        return connect(self.url, made.id, signing_secret(made.key.split("_", 2)[2]))
+
+
+@asynccontextmanager
+async def secured(clock: Clock | None = None) -> AsyncIterator[Place]:
+    async with await EmbeddedAsyncBroker.open() as broker:
+        gateway = AuthGateway(broker, authentication=True)
+        listener = SqsListener(broker, LimitSettings(), Connections(100), gateway, clock=clock)
+        server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
+        yield Place(broker, "http://{}:{}".format(*server.sockets[0].getsockname()[:2]))
+        server.close()
+        await listener.drain()
+        gateway.close()
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    async with secured() as made:
+        yield made
+
+
+async def beside(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A blocking client beside the loop of the server."""
+    return await asyncio.to_thread(call, *args, **options)
+
+
+async def test_a_key_that_signs_does_what_its_grants_allow(place: Place) -> None:
+    admin = await place.client(Grant(role="admin"))
+    producer = await place.client(Grant(role="producer", topics=("jobs",)))
+    url = (await beside(admin.create_queue, QueueName="jobs"))["QueueUrl"]
+    await beside(admin.create_queue, QueueName="others")
+
+    sent = await beside(producer.send_message, QueueUrl=url, MessageBody="work")
+    refused = await beside(refusal, producer.receive_message, QueueUrl=url)
+    listed = await beside(producer.list_queues)
+    [message] = (await beside(admin.receive_message, QueueUrl=url, AttributeNames=["SenderId"]))["Messages"]
+
+    assert message["MessageId"] == sent["MessageId"]
+    assert message["Attributes"]["SenderId"] in {key.id for key in await place.broker.keys()}
+    assert refused[0] == "AccessDenied"
+    assert listed["QueueUrls"] == [url]
+
+
+async def test_a_producer_learns_the_id_of_the_message_that_it_repeats(place: Place) -> None:
+    admin = await place.client(Grant(role="admin"))
+    producer = await place.client(Grant(role="producer", topics=("jobs.fifo",)))
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = (await beside(admin.create_queue, QueueName="jobs.fifo", Attributes=attributes))["QueueUrl"]
+
+    first = await beside(producer.send_message, QueueUrl=url, MessageBody="x", MessageGroupId="g")
+    again = await beside(producer.send_message, QueueUrl=url, MessageBody="x", MessageGroupId="g")
+
+    assert first["MessageId"] == again["MessageId"]
+
+
+async def test_forged_signatures_are_refused(place: Place) -> None:
+    made = await place.broker.create_key("app", [Grant(role="admin")], signing=True)
+    secret = signing_secret(made.key.split("_", 2)[2])
+    plain = await place.broker.create_key("plain", [Grant(role="admin")])
+
+    async def code(key_id: str, secret: str) -> str:
+        client = await beside(connect, place.url, key_id, secret)
+        return str((await beside(refusal, client.list_queues))[0])
+
+    assert await code(made.id, secret + "x") == "SignatureDoesNotMatch"
+    assert await code(made.id, made.key) == "SignatureDoesNotMatch"
+    assert await code("0" * 12, secret) == "InvalidClientTokenId"
+    assert await code(plain.id, signing_secret(plain.key.split("_", 2)[2])) == "InvalidClientTokenId"
+    await place.broker.revoke_key(made.id)
+    assert await code(made.id, secret) == "InvalidClientTokenId"
+
+
+async def test_a_request_without_a_signature_or_with_another_body_is_refused(place: Place) -> None:
+    headers = {"x-amz-target": "AmazonSQS.ListQueues"}
+    client = await place.client(Grant(role="admin"))
+    seen: list[Any] = []
+    client.meta.events.register("before-send.sqs.*", lambda request, **_: seen.append(request))
+    await beside(client.list_queues, QueueNamePrefix="a")
+    signed = {
+        name: value if isinstance(value, str) else value.decode() for name, value in seen[0].headers.items()
+    }
+
+    bare = await beside(post, place.url, b"{}", headers)
+    genuine = await beside(post, place.url, seen[0].body, signed)
+    changed = await beside(post, place.url, seen[0].body.replace(b'"a"', b'"b"'), signed)
+    elsewhere = await beside(post, place.url, seen[0].body, signed, "/other")
+
+    assert (bare[0], b"MissingAuthenticationToken" in bare[1]) == (403, True)
+    assert genuine[0] == 200
+    assert (changed[0], b"SignatureDoesNotMatch" in changed[1]) == (403, True)
+    assert elsewhere[0] == 403
+
+
+async def test_a_request_that_was_signed_long_ago_is_refused() -> None:
+    clock = ManualClock(SystemClock().wall_ms() + 16 * 60_000)
+    async with secured(clock) as place:
+        client = await place.client(Grant(role="admin"))
+
+        refused = await beside(refusal, client.list_queues)
+
+    assert refused[0] == "RequestExpired"
+
+
+def test_the_example_of_the_specification() -> None:
+    """Of the AWS documentation: "Signature Version 4 signing process", with its published result."""
+    key = signing_key("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "20150830", "us-east-1", "iam")
+    shown = read_authorization(
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request,"
+        " SignedHeaders=content-type;host;x-amz-date,"
+        " Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
+    )
+    headers = {
+        b"content-type": b"application/x-www-form-urlencoded; charset=utf-8",
+        b"host": b"iam.amazonaws.com",
+        b"x-amz-date": b"20150830T123600Z",
+    }
+    assert shown is not None
+
+    request = SignedRequest("GET", "/", "Action=ListUsers&Version=2010-05-08", headers, b"")
+
+    assert key.hex() == "c4afb1cc5771d871763a393e44b703571b55cc28424d1a5e86da6ed3c154a4b9"
+    assert is_signed_by(key, shown, request)
+    assert not is_signed_by(key, shown, request._replace(body=b"x"))
+    assert not is_signed_by(key, shown._replace(headers=["x-amz-date"]), request)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Bearer x", "AWS4-HMAC-SHA256 ", "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=x"],
+)
+def test_other_headers_are_no_signature(text: str) -> None:
+    assert read_authorization(text) is None
