@@ -88,8 +88,9 @@ coverage: $(READY)  ## the whole suite with branch coverage
 lock:            ## resolve the dependencies of pyproject.toml into requirements/; UPGRADE=--upgrade: the newest
 	@PYTHON=$(PYTHON) scripts/lock $(UPGRADE)
 
-generate: $(READY)  ## write the sources that follow from operations/spec.py
+generate: $(READY)  ## write the sources that follow from operations/spec.py and penstock.proto
 	$(BIN)/python scripts/operations.py
+	$(BIN)/python scripts/grpc_stubs.py
 
 docs: $(READY)   ## write the generated pages again
 	$(BIN)/python scripts/errors_page.py

@@ -99,6 +99,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     kafka: str = "127.0.0.1:9092"
     # The protocols of Amazon SQS, for unmodified AWS SDKs; the usual port is 9324.
     sqs: str = OFF
+    # The gRPC API, usually on port 9000; needs the extra penstock[grpc].
+    grpc: str = OFF
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -200,6 +202,21 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValue(name="advertised", value=self.advertised, why="write HOST:PORT, or 'auto'")
 
 
+class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The gRPC API."""
+
+    # Largest request message; a larger one gets RESOURCE_EXHAUSTED.
+    message_bytes_max: int = 16 * 1024 * 1024
+    # A connection on which nothing arrives for this long is pinged ...
+    keepalive_ms: int = 60_000
+    # ... and closed if the ping is not answered for this long.
+    keepalive_timeout_ms: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _at_least(name, getattr(self, name), 1)
+
+
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Authentication."""
 
@@ -272,6 +289,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     lake: LakeSettings = LakeSettings()
     kafka: KafkaSettings = KafkaSettings()
+    grpc: GrpcSettings = GrpcSettings()
     cluster: ClusterSettings = ClusterSettings()
     broker: BrokerConfig = BrokerConfig()
     # Defaults for new topics and groups.  Six partitions allow several consumers of either kind out of the

@@ -14,8 +14,10 @@ says no, it answers with its front end's words for "too many" and closes.
 """
 
 import asyncio
-from typing import Generic, Protocol, TypeVar
+import socket
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from penstock.config.server import TlsSettings
 from penstock.errors import Overloaded
 
 
@@ -31,6 +33,23 @@ class Listener(Protocol):
 
         The server gives up waiting for it at its deadline, by cancelling.
         """
+        ...
+
+    def abort(self) -> None:
+        """Close at once whatever is still open."""
+        ...
+
+
+@runtime_checkable
+class BindingListener(Protocol):
+    """A front end whose library opens its own sockets, and accepts by itself."""
+
+    async def listen(self, reserved: socket.socket, tls: TlsSettings) -> None:
+        """Serve the address of this bound socket, and close it; ``OSError`` if that cannot be done."""
+        ...
+
+    async def drain(self) -> None:
+        """Accept nothing new, and end as ``Listener.drain`` does."""
         ...
 
     def abort(self) -> None:

@@ -45,7 +45,7 @@ from penstock.config.server import (
     shown,
 )
 from penstock.errors import AddressUnusable
-from penstock.frontends.listener import Connections, Listener
+from penstock.frontends.listener import BindingListener, Connections, Listener
 from penstock.frontends.security.accepting import TlsAcceptor
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.tls import server_context
@@ -157,7 +157,7 @@ class Server:
             logger.warning("what other machines send, keys too, is not encrypted; see tls.certificate")
         return server
 
-    def _listener(self, name: str) -> Listener:
+    def _listener(self, name: str) -> Listener | BindingListener:
         """A protocol's modules are imported where it is on: docs/benchmarks/memory.md has what each costs."""
         shared = (self.broker, self.config.limits, self.connections, self.gateway)
         match name:
@@ -182,6 +182,10 @@ class Server:
                 from penstock.frontends.sqs.server import SqsListener
 
                 return SqsListener(*shared, self.config.http, listening(self.config, "sqs"))
+            case "grpc":
+                from penstock.frontends.grpc.server import GrpcListener
+
+                return GrpcListener(*shared, self.config.grpc)
             case _:
                 from penstock.frontends.kafka.server import KafkaListener
 
@@ -195,13 +199,17 @@ class Server:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         for name, made in self._sockets.items():
-            connect = self._listeners[name].connect
+            listener = self._listeners[name]
             try:
-                if self._tls is not None:
+                if isinstance(listener, BindingListener):
+                    await listener.listen(made, self.config.tls)
+                elif self._tls is not None:
                     made.listen(BACKLOG)
-                    self._accepting.append(TlsAcceptor(made, connect, self._tls))
+                    self._accepting.append(TlsAcceptor(made, listener.connect, self._tls))
                 else:
-                    self._accepting.append(await loop.create_server(connect, sock=made, backlog=BACKLOG))
+                    self._accepting.append(
+                        await loop.create_server(listener.connect, sock=made, backlog=BACKLOG)
+                    )
             except OSError as error:  # Two servers may bind at the same moment; only one may listen.
                 raise unusable(name, self.addresses[name], error) from None
 

@@ -46,6 +46,7 @@ LISTENERS: Final = {
     "http": ("http://{}/ui/", "dashboard and HTTP API; /docs describes the API"),
     "kafka": ("{}", "Kafka clients (bootstrap.servers)"),
     "sqs": ("http://{}", "AWS SDKs (endpoint_url)"),
+    "grpc": ("{}", "gRPC clients; reflection is on"),
 }
 DURABILITY: Final = {
     "fsync": "acknowledged messages are on disk",
@@ -91,6 +92,7 @@ def serve(
     http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
     kafka: Annotated[str | None, _place("The Kafka protocol. [127.0.0.1:9092]")] = None,
     sqs: Annotated[str | None, _place("Amazon SQS, usually on port 9324. [off]")] = None,
+    grpc: Annotated[str | None, _place("The gRPC API; needs penstock[grpc]. [off]")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run as a node of this cluster.")
     ] = None,
@@ -119,7 +121,7 @@ def serve(
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
-        "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "cluster.name": cluster,
+        "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "listen.grpc": grpc, "cluster.name": cluster,
         "cluster.store": store, "cluster.node": node, "cluster.advertise": advertise, "cluster.peer": peer,
         "security.insecure": "true" if insecure else None,
     }  # fmt: skip

@@ -1,0 +1,188 @@
+"""A call, and what all calls of a listener share: who calls, what counts, how an error is answered.
+
+    grpc.aio ──> Handlers ── draining? too many connections? who is it? ──> a method (publishing.py, ...)
+                    ├── a PenstockError ──> a status with details
+                    └── any other fault ──> INTERNAL, and the log
+
+gRPC keeps its connections to itself, so they are counted by their calls: an
+address with at least one call in progress is one connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+from google.protobuf.message import DecodeError
+from grpc.aio import AbortError, BaseError, ServicerContext
+
+from penstock.api.work import Work
+from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.config.server import LimitSettings
+from penstock.errors import PenstockError, ProtocolViolation, ShuttingDown
+from penstock.frontends.grpc import errors
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
+from penstock.frontends.security.identity import NOBODY, Credentials, Identity
+
+AUTHORIZATION: Final = "authorization"
+
+logger = logging.getLogger("penstock")
+
+T = TypeVar("T")
+Context = ServicerContext[Any, Any]
+
+
+class GrpcShared:
+    """What all calls of a listener share."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        gateway: AuthGateway,
+    ) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.gateway = gateway
+        self.publish_bytes = 0  # Of publishes that were not answered yet.
+        self.draining = False
+        self.ends: set[Callable[[PenstockError], None]] = set()  # Calls that wait; each can be ended.
+        self._connections = connections
+        self._calls: dict[str, int] = {}  # In progress, by the address of their connection.
+
+    def enter(self, peer: str) -> None:
+        """Count a call; ``Overloaded`` if it is on a connection that is one too many."""
+        if self.draining:
+            raise ShuttingDown(what="server")
+        calls = self._calls.get(peer, 0)
+        if not calls:
+            self._connections.enter()
+        self._calls[peer] = calls + 1
+
+    def leave(self, peer: str) -> None:
+        calls = self._calls.pop(peer) - 1
+        if calls:
+            self._calls[peer] = calls
+        else:
+            self._connections.leave()
+
+    def drain(self) -> None:
+        """Take no more calls, and end those that wait for something."""
+        self.draining = True
+        for end in list(self.ends):
+            end(ShuttingDown(what="server"))
+
+
+class GrpcCall:
+    """One call."""
+
+    def __init__(self, shared: GrpcShared, context: Context, identity: Identity) -> None:
+        self.shared = shared
+        self.context = context
+        self.identity = identity
+        self.operations: BrokerOperations = shared.gateway.operations(identity)
+        self.facts: dict[str, object] = {}  # Added to the details of an error.
+
+    def run(self, work: Work[T]) -> Awaitable[T]:
+        """Run one of the operations to its end; a call that is cancelled takes nothing with it."""
+        return self.shared.broker.run(work)
+
+    def start(self, work: Work[T]) -> "asyncio.Future[T]":
+        """Begin an operation that is not cancelled with the call."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def then(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.shared.broker.start(work, then)
+        return future
+
+
+Unary = Callable[[GrpcCall, Any], Awaitable[Any]]
+Streaming = Callable[[GrpcCall, Any], Awaitable[None]]
+
+
+class Handlers:
+    """Makes methods into what grpc.aio calls."""
+
+    def __init__(self, shared: GrpcShared) -> None:
+        self._shared = shared
+
+    def unary(self, method: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
+        """One answer, which the method returns; the request is a message or an iterator of them."""
+
+        async def handle(request: Any, context: Context) -> Any:
+            return await self._handle(method, request, context)
+
+        return handle
+
+    def stream(self, method: Streaming) -> Callable[[Any, Context], Awaitable[None]]:
+        """Any number of answers, which the method writes to the context."""
+
+        async def handle(request: Any, context: Context) -> None:
+            try:
+                await self._handle(method, request, context)
+            except BaseError as gone:  # Of a write: the client has left.
+                if isinstance(gone, AbortError):
+                    raise
+
+        return handle
+
+    async def _handle(self, method: Any, request: Any, context: Context) -> Any:
+        shared, peer = self._shared, context.peer()
+        facts: dict[str, object] = {}
+        try:
+            shared.enter(peer)
+            try:
+                if isinstance(request, PenstockError):
+                    raise request
+                identity = NOBODY if not shared.gateway.required else await self._login(context, peer)
+                call = GrpcCall(shared, context, identity)
+                facts = call.facts
+                return await method(call, request)
+            finally:
+                shared.leave(peer)
+        except PenstockError as error:
+            failed = error
+        except BaseError:  # gRPC's own.
+            raise
+        except Exception:  # The server continues, and the client gets what it may know.
+            logger.exception("a gRPC call failed")
+            failed = PenstockError(reason="the server has a fault; its log says more")
+        await context.abort(
+            errors.status_of(failed), errors.sentence(failed), errors.details(failed, **facts)
+        )
+        return None
+
+    async def _login(self, context: Context, peer: str) -> Identity:
+        shown = ""
+        for name, value in context.invocation_metadata() or ():
+            if name == AUTHORIZATION and isinstance(value, str):
+                shown = value
+        return await self._shared.gateway.login(Credentials.of_header(shown), host_of(peer))
+
+
+def host_of(peer: str) -> str:
+    """The host of an address as gRPC writes it: ipv4:127.0.0.1:1234, or ipv6:%5B::1%5D:1234."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]") or peer
+
+
+def decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Reads requests of a type; one that cannot be read is an error for the method, not for the log."""
+
+    def decode(data: bytes) -> Any:
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            return ProtocolViolation(why=f"the request is no {kind.DESCRIPTOR.full_name}")
+
+    return decode

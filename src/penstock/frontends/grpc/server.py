@@ -1,0 +1,163 @@
+"""The gRPC listener: grpc.aio on the broker's own loop.
+
+    gRPC's threads: sockets, HTTP/2, TLS ──> grpc.aio ──> a task for each call, on the broker's loop (call.py)
+
+gRPC opens its own socket, so the one that the server has bound only reserves the
+address until gRPC has it, too.  Connections are not visible here: their limit, their keepalive and
+the sizes of messages are options of the library.
+
+A method of ``penstock.proto`` is the function of the same name in ``publishing.py``,
+``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection and
+health checks (``grpc.health.v1``) need no login.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
+from grpc_health.v1.health import aio as health
+from grpc_reflection.v1alpha import reflection
+
+from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.config.server import GrpcSettings, LimitSettings, TlsSettings, shown
+from penstock.frontends.grpc import admin, consuming, publishing
+from penstock.frontends.grpc.call import Context, GrpcShared, Handlers, decoder
+from penstock.frontends.grpc.polling import PolledConsumers, Polling
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.gateway import AuthGateway
+from penstock.grpc import penstock_pb2 as pb
+
+SERVICES: Final = tuple(pb.DESCRIPTOR.services_by_name.values())
+CALLS_MAX: Final = 4096  # In progress on one connection.
+PING_MS_MIN: Final = 10_000  # A client that pings more often is cut off.
+DRAIN_S: Final = 3600  # The server's own deadline comes first.
+DEFAULTS: Final = GrpcSettings()
+
+
+class GrpcListener:
+    """The gRPC API, for ``penstock serve``."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        gateway: AuthGateway | None = None,
+        settings: GrpcSettings = DEFAULTS,
+    ) -> None:
+        gateway = gateway or AuthGateway(broker)
+        self.shared = GrpcShared(broker, limits, connections, gateway)
+        self._consumers = PolledConsumers(broker)
+        gateway.ended.append(self._consumers.forget)
+        self._health = BrokerHealth(self.shared)
+        self._server = grpc.aio.server(options=list(_options(settings, limits)))
+        handlers = Handlers(self.shared)
+        polling = Polling(self._consumers)
+        for service in SERVICES:
+            methods = {method.name: _handler(handlers, polling, method) for method in service.methods}
+            generic = grpc.method_handlers_generic_handler(service.full_name, methods)
+            self._server.add_generic_rpc_handlers((generic,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*(service.full_name for service in SERVICES), HEALTH, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        self._stopped = False
+        self._cutting: asyncio.Task[None] | None = None
+
+    async def listen(self, reserved: socket.socket, tls: TlsSettings) -> None:
+        """Serve the address that this socket has; ``OSError`` if it is taken."""
+        address = shown(*reserved.getsockname()[:2])
+        try:
+            if tls.certificate:
+                self._server.add_secure_port(address, _credentials(tls))
+            else:
+                self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+        finally:
+            reserved.close()
+        await self._health.start()
+        await self._server.start()
+
+    async def drain(self) -> None:
+        """Take no more calls; those that wait end, and the others are finished."""
+        self.shared.drain()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(DRAIN_S)
+        self._stopped = True
+        self._consumers.close()
+
+    def abort(self) -> None:
+        """Cut every call."""
+        if not self._stopped:
+            self._stopped = True
+            self._cutting = asyncio.get_running_loop().create_task(self._server.stop(None))
+        self._consumers.close()
+
+
+def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:
+    """Both files were checked when the server began (``security/tls.py``)."""
+    pair = Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes()
+    return grpc.ssl_server_credentials([pair])
+
+
+def _options(settings: GrpcSettings, limits: LimitSettings) -> Iterator[tuple[str, int]]:
+    yield "grpc.so_reuseport", 0  # Or a second server could listen on the same port.
+    yield "grpc.max_receive_message_length", settings.message_bytes_max
+    yield "grpc.max_send_message_length", -1  # Bounded by what a receive and a listing return.
+    yield "grpc.max_concurrent_streams", CALLS_MAX
+    yield "grpc.max_allowed_incoming_connections", limits.connections_max
+    yield "grpc.keepalive_time_ms", settings.keepalive_ms
+    yield "grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms
+    yield "grpc.keepalive_permit_without_calls", 1
+    yield "grpc.http2.min_ping_interval_without_data_ms", PING_MS_MIN
+    yield "grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS_MIN
+
+
+def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor) -> Any:
+    """What grpc calls for a method of the API."""
+    service: ServiceDescriptor = method.containing_service
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower()
+    modules: dict[str, tuple[object, ...]] = {
+        "Publisher": (publishing,),
+        "Consumer": (polling, consuming),
+        "Admin": (admin,),
+    }
+    place = next(each for each in modules[service.name] if hasattr(each, name))
+    function = getattr(place, name)
+    decode = decoder(GetMessageClass(method.input_type))
+    encode = GetMessageClass(method.output_type).SerializeToString
+    if name == "consume":
+        return grpc.stream_stream_rpc_method_handler(handlers.stream(function), decode, encode)
+    if name == "poll":  # It writes its one answer itself, to know whether that was possible.
+        return grpc.unary_stream_rpc_method_handler(handlers.stream(function), decode, encode)
+    if method.client_streaming:
+        return grpc.stream_unary_rpc_method_handler(handlers.unary(function), decode, encode)
+    return grpc.unary_unary_rpc_method_handler(handlers.unary(function), decode, encode)
+
+
+class BrokerHealth(health.HealthServicer):  # type: ignore[misc]
+    """SERVING unless the server is shutting down or has a storage problem; for all services alike."""
+
+    def __init__(self, shared: GrpcShared) -> None:
+        super().__init__()
+        self._shared = shared
+
+    async def start(self) -> None:
+        """Tell what is the case now."""
+        serving = not self._shared.draining and not self._shared.broker.problems()
+        kinds = health_pb2.HealthCheckResponse
+        for name in ("", *(service.full_name for service in SERVICES)):
+            await self.set(name, kinds.SERVING if serving else kinds.NOT_SERVING)
+
+    async def Check(self, request: Any, context: Context) -> Any:  # noqa: N802 - gRPC's name.
+        await self.start()
+        return await super().Check(request, context)
