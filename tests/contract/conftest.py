@@ -5,6 +5,7 @@
                                  to one that asks for keys, as an admin, who must not notice, and once with
                                  publishes on the thread of the caller (client/direct.py)
     over HTTP                    by requests to the same server (over_http.py), as far as that has it
+    over gRPC                    by calls of the same server (over_grpc.py), as far as that has it
     of a node that owns nothing  the same over a node of a cluster that forwards everything (clustered.py)
 
 The async ones are driven through a loop runner by a facade with the names of
@@ -24,6 +25,7 @@ from typing import Any, Self, cast
 import pytest
 from tests.client.served import VirtualServer
 from tests.clustered import ClusterServer
+from tests.contract.over_grpc import GrpcServer, connect_over_grpc
 from tests.contract.over_http import HttpServer, connect_over_http
 
 import penstock
@@ -135,7 +137,7 @@ class Served:
 
     def consumer(self, *args: Any, **options: Any) -> Any:
         """Without heartbeats: they go by the client's clock, which is real."""
-        if not isinstance(self._server, HttpServer):  # That has none.
+        if not isinstance(self._server, HttpServer | GrpcServer):  # Those have none.
             options["heartbeat"] = False
         made = self._client.consumer(*args, **options)
         return made if isinstance(made, Awaited) else ServedConsumer(made, self._server)
@@ -199,6 +201,10 @@ class HttpClusterServer(HttpServer, ClusterServer):
     """A node that owns nothing, with its HTTP listener."""
 
 
+class GrpcClusterServer(GrpcServer, ClusterServer):
+    """The same with its gRPC listener."""
+
+
 class World:
     """Where brokers are opened, one after the other, on the same directory and by the same clock."""
 
@@ -207,6 +213,7 @@ class World:
         self._client = "client" in kind
         self._guarded = "with a key" in kind
         self._over_http = "HTTP" in kind
+        self._over_grpc = "gRPC" in kind
         self._clustered = "owns nothing" in kind
         self._directory = directory
         self._runner = runner
@@ -217,6 +224,9 @@ class World:
         if self._over_http:
             served = (HttpClusterServer if self._clustered else HttpServer)(self._directory, self._clock)
             return cast("TestBroker", Served(connect_over_http(served), served))
+        if self._over_grpc:
+            calls = (GrpcClusterServer if self._clustered else GrpcServer)(self._directory, self._clock)
+            return cast("TestBroker", Served(connect_over_grpc(calls), calls))
         if self._client:
             kind = ClusterServer if self._clustered else VirtualServer
             server = kind(self._directory, self._clock, authentication=self._guarded)
@@ -243,6 +253,7 @@ EVERYWHERE = [
     f"async client {IN_A_CLUSTER}, with a key, in memory",
 ]
 OVER_HTTP = "over HTTP"
+OVER_GRPC = "over gRPC"
 
 # What the HTTP API does not have, by the tests that need it.
 NOT_OVER_HTTP = {
@@ -256,17 +267,30 @@ NOT_OVER_HTTP = {
     "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
     "test_what_is_staged_is_published_once_by_version": "record batches",
 }
+# The same for the gRPC API.
+NOT_OVER_GRPC = {
+    "test_a_producer_is_idempotent": "idempotent producers; there are dedup ids",
+    "test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is": "record batches",
+    "test_what_retention_deleted_is_put_back_for_a_group": "record batches",
+    "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
+    "test_what_is_staged_is_published_once_by_version": "record batches",
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each claim for each kind of broker that makes it."""
-    ways = [OVER_HTTP, f"{OVER_HTTP} {IN_A_CLUSTER}"]
-    over_http = [] if metafunc.definition.name in NOT_OVER_HTTP else ways
+    over_http = [OVER_HTTP, f"{OVER_HTTP} {IN_A_CLUSTER}"]
+    over_grpc = [OVER_GRPC, f"{OVER_GRPC} {IN_A_CLUSTER}"]
+    name = metafunc.definition.name
+    remote = [] if name in NOT_OVER_HTTP else over_http
+    places = [f"{kind} {place}" for kind in remote for place in PLACES]
+    if name not in NOT_OVER_GRPC:
+        remote = [*remote, *over_grpc]
+        places += [f"{kind} in memory" for kind in over_grpc]
     if "broker" in metafunc.fixturenames:
-        in_places = [f"{kind} {place}" for kind in over_http for place in PLACES]
-        metafunc.parametrize("broker", [*EVERYWHERE, *in_places], indirect=True)
+        metafunc.parametrize("broker", [*EVERYWHERE, *places], indirect=True)
     elif "world" in metafunc.fixturenames:
-        metafunc.parametrize("world", [*KINDS, *over_http], indirect=True)
+        metafunc.parametrize("world", [*KINDS, *remote], indirect=True)
 
 
 @pytest.fixture

@@ -1,0 +1,225 @@
+"""What strangers send: random bytes, requests that are none, calls that are too large, slow or cancelled."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from tests.frontends.grpc.place import PATIENCE_S, Conversation, Place, info_of, place, ranges, until, values
+
+from penstock.config.server import GrpcSettings, LimitSettings
+from penstock.frontends.grpc.consuming import REQUESTS_MAX, ConsumeStream
+from penstock.grpc import penstock_pb2 as pb
+from penstock.grpc.penstock_pb2_grpc import AdminStub, ConsumerStub
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+async def still_works(api: Place) -> None:
+    message = pb.Message(value=b"x")
+    await api.publisher.Publish(pb.PublishRequest(topic="orders", message=message), timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("preface", [b"", PREFACE, b"GET / HTTP/1.1\r\n\r\n"])
+async def test_random_bytes_on_the_port_harm_nobody(api: Place, preface: bytes) -> None:
+    chance = random.Random(7)
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+        writer.write(preface + chance.randbytes(chance.randrange(1, 2000)))
+        writer.write_eof()
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(ConnectionError):
+                await reader.read()
+        writer.close()
+
+    await still_works(api)
+
+
+async def test_a_request_that_is_no_message_is_refused_without_a_word_in_the_log(
+    api: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    chance = random.Random(7)
+    services = [
+        f"/{service.full_name}/{method.name}"
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if not method.client_streaming and method.input_type.fields
+    ]
+
+    for path in services:
+        call: grpc.aio.UnaryUnaryMultiCallable[Any, Any] = api.channel.unary_unary(path)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call(b"\xff" + chance.randbytes(20), timeout=PATIENCE_S)
+        assert info_of(refused.value).reason == "PROTOCOL_VIOLATION"
+
+    assert caplog.text == ""
+    await still_works(api)
+
+
+async def test_noise_in_a_stream_is_refused(api: Place) -> None:
+    consume: grpc.aio.StreamStreamMultiCallable[Any, Any] = api.channel.stream_stream(
+        "/penstock.v1.Consumer/Consume"
+    )
+    stream = consume()
+    await stream.write(pb.ConsumeRequest(open=pb.Open(topic="orders", group="g")).SerializeToString())
+    await stream.read()
+
+    await stream.write(b"\xff\xff\xff")
+    read: Any = await stream.read()
+    answer = pb.ConsumeResponse.FromString(read)
+    publish: grpc.aio.StreamUnaryMultiCallable[Any, Any] = api.channel.stream_unary(
+        "/penstock.v1.Publisher/PublishStream"
+    )
+    publishing = publish()
+    await publishing.write(b"\xff\xff\xff")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await publishing
+
+    assert answer.error.code == "PROTOCOL_VIOLATION"
+    assert info_of(refused.value).reason == "PROTOCOL_VIOLATION"
+    await still_works(api)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"start": -5, "end": 5},
+        {"start": 5, "end": 1},
+        {"start": 0, "end": 2**62},
+        {"start": 2**62, "end": 2**62 + 1},
+        {"partition": 2**31 - 1, "end": 1},
+        {"partition": -1, "end": 1},
+        {"lease": 2**62, "end": 1},
+        {"lease": -1, "end": 1},
+    ],
+)
+@pytest.mark.parametrize("way", ["ack", "nack", "reject", "extend"])
+async def test_ranges_that_nobody_was_lent_are_refused(
+    api: Place, where: dict[str, int], way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await api.publish(b"0", b"1")
+    stream = Conversation(api)
+    await stream.open()
+    [leased] = await stream.receive()
+    forged = pb.LeaseRange(**{"lease": leased.range.lease, **where})  # type: ignore[arg-type]
+    wanted = {
+        "ack": pb.Settle(ranges=[forged]),
+        "nack": pb.Failed(ranges=[forged]),
+        "reject": pb.Refused(ranges=[forged], reason="no"),
+        "extend": pb.Longer(ranges=[forged], duration_ms=1000),
+    }
+
+    answer = await stream.ask(**{way: wanted[way]})
+
+    known = way == "extend" and forged.lease == leased.range.lease and forged.partition == 0
+    assert answer.HasField("done" if known else "error")
+    assert answer.error.code != "INTERNAL"
+    assert caplog.text == ""
+    done = await stream.ask(ack=pb.Settle(ranges=[leased.range]))
+    assert done.HasField("done")
+
+
+async def test_a_request_that_is_too_large_is_refused_and_the_next_is_not() -> None:
+    async with place(settings=GrpcSettings(message_bytes_max=10_000)) as api:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await api.publish(b"x" * 20_000)
+
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        await still_works(api)
+
+
+async def test_a_message_that_its_topic_does_not_take_is_refused(api: Place) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await api.publish(b"x" * (1024 * 1024 + 1))
+
+    assert info_of(refused.value).reason == "MESSAGE_TOO_LARGE"
+
+
+async def test_a_slow_stream_keeps_nobody_waiting(api: Place) -> None:
+    async def one_and_no_more() -> AsyncIterator[pb.PublishBatchRequest]:
+        yield pb.PublishBatchRequest(topic="orders", values=[b"x"])
+        await asyncio.Event().wait()
+
+    slow = api.publisher.PublishStream(one_and_no_more())
+    silent = api.consumer.Consume()
+    await still_works(api)
+
+    slow.cancel()
+    silent.cancel()
+    await still_works(api)
+
+
+async def test_a_client_that_does_not_read_is_not_read_from(api: Place) -> None:
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
+    small = grpc.aio.insecure_channel(f"127.0.0.1:{api.port}", options=options)  # 64 KiB may be unread.
+    api.consumer = ConsumerStub(small)
+    stream = Conversation(api)
+    await stream.open()
+    [end] = api.listener.shared.ends
+    server: ConsumeStream = end.__self__  # type: ignore[attr-defined]
+
+    async def flood() -> None:
+        while True:
+            await stream.send(ack=pb.Settle(outputs=[pb.Output(topic="x" * 2000)]))  # A long answer.
+
+    sending = asyncio.ensure_future(flood())
+    await until(lambda: server._open >= REQUESTS_MAX)
+    waiting = server._open
+    for _ in range(100):
+        assert (await stream.hear()).error.code == "NAME_INVALID"
+    sending.cancel()
+    await asyncio.wait([sending])
+    await small.close()
+
+    assert waiting == REQUESTS_MAX
+
+    await still_works(api)
+
+
+async def test_calls_that_are_cancelled_at_once_leave_nothing_behind(api: Place) -> None:
+    await api.publish(*[b"%d" % number for number in range(20)])
+    chance = random.Random(7)
+    for _ in range(60):
+        request = pb.PollRequest(topic="orders", group="g", max_messages=5, wait_ms=1000)
+        call = api.consumer.Poll(request)
+        await asyncio.sleep(chance.random() * 0.004)
+        if not call.cancel():
+            continue
+
+    await until(lambda: not api.listener.shared._calls)
+    assert api.listener.shared._connections.count == 0
+    # Of polls that were answered before they were cancelled, the leases are held until they time out; there
+    # is nothing that was given out and is neither held nor waiting.
+    info = await api.broker.describe_group("orders", "g")
+    assert info.lag == 20
+
+
+async def test_one_connection_too_many_is_refused() -> None:
+    async with place(limits=LimitSettings(connections_max=1)) as api:
+        stream = Conversation(api)
+        await stream.open()
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}", options=options) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await AdminStub(channel).ListTopics(pb.Empty(), timeout=5)
+
+        assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        await still_works(api)
+
+
+async def test_a_message_is_received_in_the_midst_of_noise(api: Place) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", api.port)
+    writer.write(PREFACE + b"\x00\x00\x01")  # Half a frame, and then nothing.
+    stream = Conversation(api)
+    await stream.open()
+    await api.publish(b"x")
+
+    leases = await stream.receive()
+    await stream.ask(ack=pb.Settle(ranges=ranges(leases)))
+    writer.close()
+
+    assert values(leases) == [b"x"]
