@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchmarks import durable, footprint, hot_modules, http, in_memory, kafka, report, server, spark
+from benchmarks import durable, footprint, grpc, hot_modules, http, in_memory, kafka, report, server, spark
 from benchmarks.machine import Foreign, describe
 from benchmarks.model import (
     REPEATS,
@@ -42,6 +42,7 @@ PAGES: dict[str, list[Benchmark]] = {
     "server": server.BENCHMARKS,
     "http": http.BENCHMARKS,
     "kafka": kafka.BENCHMARKS,
+    "grpc": grpc.BENCHMARKS,
     "spark": spark.BENCHMARKS,
 }
 BENCHMARKS = [benchmark for benchmarks in PAGES.values() for benchmark in benchmarks]

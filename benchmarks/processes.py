@@ -90,7 +90,7 @@ def said_until_ready(line: Callable[[], str]) -> dict[str, str]:
 
 
 class ServerProcess(Process):
-    """``penstock serve`` on a directory, with its native listener only, or with HTTP's or Kafka's, too."""
+    """``penstock serve`` on a directory, with its native listener only, or with others."""
 
     def __init__(
         self,
@@ -99,9 +99,11 @@ class ServerProcess(Process):
         *,
         http: bool = False,
         kafka: bool = False,
+        grpc: bool = False,
     ) -> None:
         others = ("--text", "off", "--status", "off", "--kafka", "127.0.0.1:0" if kafka else "off")
         chosen = ("--native", "127.0.0.1:0", "--http", "127.0.0.1:0" if http else "off")
+        chosen += ("--grpc", "127.0.0.1:0" if grpc else "off")
         flags = ("--data", directory, *chosen, *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said = said_until_ready(self.line)
@@ -109,6 +111,7 @@ class ServerProcess(Process):
         self.url = said["native"]
         self.kafka = said.get("kafka", "")
         self.http_port = int(said["http"].split("/")[2].rpartition(":")[2]) if http else 0
+        self.grpc_port = int(said["grpc"].rpartition(":")[2]) if grpc else 0
 
 
 class RawClient:
@@ -164,8 +167,10 @@ def raw_loop(directory: str) -> Iterator[RawClient]:
 class HttpClients(Process):
     """``benchmarks/http_clients.py``, which does what it is asked for, again and again."""
 
+    module = "benchmarks.http_clients"
+
     def __init__(self, port: int) -> None:
-        super().__init__(["-m", "benchmarks.http_clients", str(port)])
+        super().__init__(["-m", self.module, str(port)])
         assert self.line() == READY
 
     def seconds(self, work: str, **order: object) -> float:
@@ -173,6 +178,12 @@ class HttpClients(Process):
         self.tell(json.dumps({"work": work, **order}))
         taken: float = json.loads(self.line())["seconds"]
         return taken
+
+
+class GrpcClients(HttpClients):
+    """The same of ``benchmarks/grpc_clients.py``."""
+
+    module = "benchmarks.grpc_clients"
 
 
 class ClientProcess(Process):

@@ -22,6 +22,7 @@ from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError, ProtocolViolation, ShuttingDown
 from penstock.frontends.grpc import errors
+from penstock.frontends.grpc.together import Together
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.guarded import BrokerOperations
@@ -53,6 +54,8 @@ class GrpcShared:
         self.ends: set[Callable[[PenstockError], None]] = set()  # Calls that wait; each can be ended.
         self._connections = connections
         self._calls: dict[str, int] = {}  # In progress, by the address of their connection.
+        self.calls = 0  # All of them.
+        self.together = Together()
 
     def enter(self, peer: str) -> None:
         """Count a call; ``Overloaded`` if it is on a connection that is one too many."""
@@ -62,8 +65,10 @@ class GrpcShared:
         if not calls:
             self._connections.enter()
         self._calls[peer] = calls + 1
+        self.calls += 1
 
     def leave(self, peer: str) -> None:
+        self.calls -= 1
         calls = self._calls.pop(peer) - 1
         if calls:
             self._calls[peer] = calls

@@ -41,6 +41,8 @@ def moment(time_ms: int) -> datetime:
 
 def message_of(given: pb.Message) -> Message:
     """A message to publish; the broker checks it."""
+    if _is_bare(given):
+        return Message(given.value)
     if given.tombstone and given.value:
         raise InvalidValue(name="tombstone", value=True, why="a tombstone has no value")
     return Message(

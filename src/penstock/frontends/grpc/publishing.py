@@ -25,6 +25,8 @@ async def publish(call: GrpcCall, request: pb.PublishRequest) -> pb.Receipt:
     """Publish one message."""
     size = _take(call, request)
     try:
+        if call.shared.calls > 1:
+            await call.shared.together.wait()
         work = call.operations.publish(request.topic, message_of(request.message))
         return receipt(await call.run(work))
     finally:
