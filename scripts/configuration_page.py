@@ -137,6 +137,7 @@ PARTS: Final = (
     ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),
     ("Lake", "", "LakeSettings", "Location of archived messages. Section `lake`."),
     ("Kafka", "", "KafkaSettings", "The Kafka protocol. Section `kafka`."),
+    ("gRPC", "", "GrpcSettings", "The gRPC API. Section `grpc`."),
     (
         "Topic",
         "TopicOptions",

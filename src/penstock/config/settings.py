@@ -32,6 +32,7 @@ FLAGS: Final = {
     "listen.status": "--status",
     "listen.http": "--http",
     "listen.kafka": "--kafka",
+    "listen.grpc": "--grpc",
     "cluster.name": "--cluster",
     "cluster.store": "--store",
     "cluster.node": "--node",

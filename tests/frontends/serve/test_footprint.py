@@ -23,6 +23,7 @@ OF_PROTOCOL = {
     "status": "penstock.frontends.status.server",
     "kafka": "penstock.frontends.kafka.server",
     "http": "uvicorn",
+    "grpc": "grpc",
 }
 
 
