@@ -60,7 +60,8 @@ with penstock.open("data", config=penstock.BrokerConfig(in_flight_max=1000)) as 
 `penstock serve` reads settings from these sources; later ones override earlier ones:
 
 1. the default,
-2. the file given by `--config FILE` (or the variable `PENSTOCK_CONFIG`), in [TOML](https://toml.io):
+2. the file given by `--config FILE` (`-config FILE`, or the variable `PENSTOCK_CONFIG`) in [TOML](https://toml.io),
+   YAML (`.yaml`, `.yml`) or JSON (`.json`), all with the same sections and names:
    [penstock.example.toml](../penstock.example.toml) has every setting with its default,
 3. the environment: `PENSTOCK_TOPIC__RETENTION=14d` sets `retention` in section `topic` (two underscores),
 4. flags, for the most common settings: {flags}.
@@ -77,6 +78,15 @@ retention = "14d"
 retention_bytes = "10GiB"
 ```
 
+```yaml
+listen:
+  native: "0.0.0.0:7070"
+security:
+  authentication: true
+topic:
+  retention: 14d
+```
+
 No limit, forever and never are written `"none"`. The sections `topic` and `group` are defaults for **new**
 topics and groups; existing ones keep their settings. The server validates everything at start and reports all
 problems at once, each with its origin; an unknown setting is a problem too
@@ -88,6 +98,11 @@ origin.
 SEEDS = """
 ## Equivalents of settings in other systems
 
+GoQueue's configuration file works unchanged (`penstock serve --config config.yaml`), and GoMQ's environment
+variables are read before those of Penstock. `penstock config show` lists each of them with its origin; what
+has no effect here is listed with the reason, and logged at start. An address without a host such as `:8080`
+is every interface if `security.authentication` or `security.insecure` is on, and otherwise 127.0.0.1.
+
 | there | here |
 | --- | --- |
 | GoQueue `retention.hours`, `retention.bytes` | `topic.retention`, `topic.retention_bytes` (a partition's) |
@@ -96,14 +111,17 @@ SEEDS = """
 | GoQueue `maxRetries: 3`, GoMQ `GOMQ_MAX_RETRIES` | `group.max_attempts` counts the first delivery too: 4 |
 | GoQueue `dlqEnabled`, GoMQ `WithDLQ` | `group.dead_letter`, `topic.dead_letter_topic` |
 | GoQueue `maxDelay` | `topic.delay_max` |
-| GoQueue `lanes` | `group.lanes` says how; there are always five |
+| GoQueue `lanes` | no effect: there are always five; `group.lanes` says how they share |
+| GoQueue `nodeId`, `replicationFactor` | no effect; a [cluster](cluster.md) has `cluster.node` and a store |
+| GoQueue `delay.enabled` | no effect: delayed messages are always possible |
 | GoQueue `dataDir`, GoMQ `GOMQ_DATA_DIR` | `server.data`, `--data` |
 | GoMQ `GOMQ_STORAGE` memory, disk, hybrid | `topic.durability` `memory`, `fsync`, `os` |
 | GoMQ `GOMQ_DEFAULT_TTL` | `topic.ttl` |
 | GoMQ `GOMQ_MAX_MESSAGE_SIZE` | `topic.message_bytes_max` |
 | GoMQ `GOMQ_MAX_QUEUE_DEPTH`, KQueue's buffer of 100 | `topic.depth_max`, `topic.depth_policy` |
 | GoMQ `GOMQ_LISTEN_ADDR`, KQueue's port | `listen.native`, `--native` |
-| GoMQ's metrics, Simple MQ's port 8081 | `listen.status`, `--status`; taken when they are asked for |
+| GoMQ `EnableMetrics`, `MetricsInterval` | `broker.metrics`, `broker.metrics_interval` |
+| Simple MQ's port 8081 | `listen.status`, `--status` |
 | Simple MQ's port 3000 | `listen.text`, `--text` |
 """
 

@@ -15,7 +15,14 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from penstock.errors import InvalidName, InvalidValue, RequestError, TopicNotFound, UnknownPriority
+from penstock.errors import (
+    InvalidName,
+    InvalidValue,
+    MessageExpired,
+    RequestError,
+    TopicNotFound,
+    UnknownPriority,
+)
 
 if TYPE_CHECKING:
     from mypy_extensions import i32 as i32
@@ -58,6 +65,8 @@ EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As long as a visibility timeout ma
 
 LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
 LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.items()}
+LANE_LOWEST: Final = -2
+LANE_HIGHEST: Final = 2
 NORMAL: Final = 0
 
 # The broker's own: they can be read like any other, and `topics()` does not list them.
@@ -119,6 +128,13 @@ def _duration_text_ms(name: str, text: str) -> float:
             name=name, value=text, why="write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'"
         )
     return sum(float(number) * _UNIT_MS[unit] for number, unit in pieces)
+
+
+def ttl_ms(value: Duration) -> int:
+    """A time to live, of which there must be some left."""
+    if signed_duration_ms("ttl", value) <= 0:
+        raise MessageExpired(name="ttl", value=value, why="it must be above 0")
+    return duration_ms("ttl", value)
 
 
 def duration_text(number: int) -> str:
@@ -202,11 +218,11 @@ def check_name(kind: str, name: str) -> str:
 
 
 def lane_number(priority: Priority) -> int:
-    """The lane of a priority, given by name or number."""
+    """The lane of a priority, given by name or number; numbers above 2 are critical, below -2 background."""
     if isinstance(priority, str) and priority in LANES:
         return LANES[priority]
-    if isinstance(priority, int) and not isinstance(priority, bool) and priority in LANE_NAMES:
-        return priority
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        return max(LANE_LOWEST, min(LANE_HIGHEST, priority))
     known = ", ".join(f"{name} ({number})" for name, number in LANES.items())
     raise UnknownPriority(priority=priority, known=known)
 

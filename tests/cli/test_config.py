@@ -61,3 +61,23 @@ def test_a_file_that_is_no_text_is_refused(cli: Cli, tmp_path: Path) -> None:
 
     assert done.code == 1
     assert "x.toml: it is not UTF-8" in done.err
+
+
+def test_names_of_other_systems_are_shown_with_their_origin(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "goqueue.yaml").write_text("broker:\n  nodeId: n1\n  dataDir: /queue\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GOMQ_MAX_RETRIES", "3")
+
+    done = cli("config", "show", "-config", "goqueue.yaml", "--changed", "-o", "json")
+
+    assert done.documents == [
+        {"key": "server.data", "value": "/queue", "origin": "goqueue.yaml, line 3"},
+        {"key": "group.max_attempts", "value": "4", "origin": "GOMQ_MAX_RETRIES"},
+        {
+            "key": "broker.nodeId",
+            "value": "no effect: a server alone has no number; nodes of a cluster have cluster.node",
+            "origin": "goqueue.yaml, line 2",
+        },
+    ]

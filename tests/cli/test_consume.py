@@ -398,6 +398,17 @@ def test_what_is_not_even_in_the_lake_is_told(
     assert done.err == "orders:0: 2 messages before offset 2 are in neither the log nor the lake\n"
 
 
+def test_a_snapshot_may_be_a_date_at_which_none_was_taken(cli: Cli, archived: TestBroker) -> None:
+    """As in GoQueue's documentation: ``--from-snapshot "2025-01-01" --include-deleted``."""
+    date = datetime.fromtimestamp(archived.clock.wall_ms() / 1000, UTC) - timedelta(days=30)
+
+    done = cli(
+        "consume", "orders", "--group", "audit", "--from-snapshot", f"{date:%Y-%m-%d}", "--include-deleted"
+    )
+
+    assert numbers(done.out) == list(range(9))
+
+
 def test_a_group_begins_at_a_snapshot(cli: Cli, archived: TestBroker) -> None:
     snapshots.take(archived, "noon", archived.clock.wall_ms())
     for number in range(9, 18):

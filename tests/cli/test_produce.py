@@ -39,6 +39,37 @@ def test_the_client_of_the_simple_queue(cli: Cli, penstock: TestBroker) -> None:
     assert consumed.out == again.out == "new user: alex\n"
 
 
+def test_the_client_of_the_simple_queue_word_for_word(cli: Cli, penstock: TestBroker) -> None:
+    """``produce <topic> <partition> <message>`` and ``consume <topic> <partition>``, as it documents them."""
+    penstock.create_topic("user-signups", partitions=2)
+
+    first = cli("produce", "user-signups", "0", "new user: alex")
+    second = cli("produce", "user-signups", "1", "2")
+    consumed = cli("consume", "user-signups", "0")
+
+    assert (first.out, second.out) == ("user-signups:0:0\n", "user-signups:1:0\n")
+    assert consumed.out == "new user: alex\n"
+    assert cli("consume", "user-signups", "1").out == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("produce t first x", "'first' is not a partition; they are numbered from 0"),
+        ("produce t -p 0 0 x", "give TOPIC, a partition and one message"),
+        ("produce t 0 two books", "give TOPIC, a partition and one message"),
+        ("consume t first", "invalid value for '[PARTITION]': 'first' is not a partition"),
+        ("consume t 0 -p 0", "give the partition once"),
+    ],
+)
+def test_a_partition_is_given_once_and_is_a_number(
+    line: str, sentence: str, cli: Cli, servers: list[str]
+) -> None:
+    done = cli(*shlex.split(line))
+
+    assert (done.code, sentence in done.err, servers) == (2, True, [])
+
+
 def test_a_topic_is_not_made_where_that_is_not_wanted(cli: Cli, penstock: TestBroker) -> None:
     done = cli("produce", "ordres", "x", "--no-create")
 

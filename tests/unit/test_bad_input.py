@@ -298,7 +298,7 @@ def test_a_message_over_the_limit_is_refused_and_one_at_the_limit_is_not(broker:
         refuse(MessageTooLarge, call, "1001 bytes", "limit is 1000", "message_bytes_max")
 
 
-@pytest.mark.parametrize("priority", ["urgent", "HIGH", "", 3, -3, 1.5, True, None, b"high"])
+@pytest.mark.parametrize("priority", ["urgent", "HIGH", "", 1.5, True, None, b"high"])
 def test_an_unknown_priority_is_refused(broker: TestBroker, priority: Any) -> None:
     refuse(UnknownPriority, lambda: broker.publish("orders", b"x", priority=priority), "critical (2)")
     refuse(UnknownPriority, lambda: broker.schedule("orders", b"x", cron="* * * * *", priority=priority))

@@ -8,7 +8,7 @@ from tests.refused import refuse, with_orders
 
 from penstock import BrokerConfig
 from penstock import open as open_broker
-from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
+from penstock.errors import GroupKindMismatch, InvalidValue, MessageExpired, PenstockError
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
 
@@ -46,7 +46,9 @@ def test_a_bad_duration_is_refused_by_the_name_of_its_argument(broker: TestBroke
     refuse(InvalidValue, lambda: message.extend(duration), "duration")
     refuse(InvalidValue, lambda: broker.advance(duration), "duration")
     if duration is not None:  # None is no time to live, the group's own backoff, for ever.
-        refuse(InvalidValue, lambda: broker.publish("orders", b"x", ttl=duration), "ttl")
+        over = duration in (-1, timedelta(days=-1))  # Nothing is left of its time to live.
+        expected = MessageExpired if over else InvalidValue
+        refuse(expected, lambda: broker.publish("orders", b"x", ttl=duration), "ttl")
         refuse(InvalidValue, lambda: message.nack(delay=duration), "delay")
         refuse(InvalidValue, lambda: broker.create_topic("x", retention=duration), "retention")
         refuse(InvalidValue, lambda: broker.close(timeout=duration), "timeout")

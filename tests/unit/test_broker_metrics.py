@@ -12,7 +12,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.broker.observability.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
 from penstock.config.broker import BrokerConfig
-from penstock.errors import Closed, StorageFailed
+from penstock.errors import Closed, MetricsDisabled, StorageFailed
 from penstock.model.info import BrokerInfo
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
@@ -287,3 +287,21 @@ def test_a_broker_that_is_closed_meanwhile_says_so(penstock: TestBroker) -> None
 
     with pytest.raises(Closed):
         next(steps)
+
+
+def test_metrics_can_be_switched_off() -> None:
+    with TestBroker.open(config=BrokerConfig(metrics=False)) as broker, pytest.raises(MetricsDisabled):
+        families(broker)
+
+
+def test_metrics_are_kept_for_their_interval() -> None:
+    with TestBroker.open(config=BrokerConfig(metrics_interval_ms=10_000)) as broker:
+        broker.create_topic("orders")
+        broker.publish("orders", b"a")
+        first = read(broker, "topic_published_total", "orders")
+        broker.publish("orders", b"b")
+        broker.advance("9s")
+        kept = read(broker, "topic_published_total", "orders")
+        broker.advance("1s")
+
+        assert (first, kept, read(broker, "topic_published_total", "orders")) == (1, 1, 2)

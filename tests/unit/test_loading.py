@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.config.loading import Loaded, key_lines, load
+from penstock.config.files import key_lines
+from penstock.config.loading import Loaded, load
 from penstock.config.server import ServerConfig
 from penstock.errors import InvalidConfiguration
 
@@ -105,12 +106,12 @@ def test_what_is_shown_reads_as_the_same_again() -> None:
 
 
 def test_all_problems_are_told_at_once_each_with_its_place() -> None:
-    text = '[topic]\nretentoin = "7d"\npartitions = 0\n[listen]\ntext = ":3000"'
+    text = '[topic]\nretentoin = "7d"\npartitions = 0\n[listen]\ntext = "host:"'
 
     assert problems(text, {"listen.kafka": "here"}, PENSTOCK_GROUP__KIND="heap") == [
         "penstock.toml, line 2: there is no setting topic.retentoin; did you mean topic.retention?",
         "penstock.toml, line 3: topic.partitions cannot be 0: it must be from 1 to 10000",
-        "penstock.toml, line 5: listen.text cannot be ':3000': "
+        "penstock.toml, line 5: listen.text cannot be 'host:': "
         "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'",
         "PENSTOCK_GROUP__KIND: group.kind cannot be 'heap': use one of queue, stream",
         "--kafka: listen.kafka cannot be 'here': "

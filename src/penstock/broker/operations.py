@@ -378,7 +378,7 @@ class LocalOperations(ProtocolOperations):
 
     def metrics(self) -> Steps[list[Family]]:
         """All metrics; for front ends in this process, not for connections."""
-        return self._core.measuring.collect(self.connections(), self.tasks())
+        return self._core.measuring.metrics(self.connections(), self.tasks())
 
     def overview(self) -> Steps[Overview]:
         """A line per topic and group; for front ends in this process, not for connections."""

@@ -18,6 +18,8 @@ from penstock.client.url import server_address
 from penstock.errors import PenstockError
 from penstock.types import check_name, duration_ms, instant_ms, lane_number, size_bytes
 
+PARTITION_DIGITS_MAX: Final = 9
+
 _DURATION: Final = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d|w))+")
 
 
@@ -65,7 +67,7 @@ def past(text: str) -> datetime:
 
 
 def priority(text: str) -> str | int:
-    """The name or number of a lane."""
+    """The name of a lane, or a number."""
     try:
         lane_number(int(text) if text.lstrip("-").isdigit() else text)
     except PenstockError as error:
@@ -96,6 +98,13 @@ def group_name(text: str) -> str:
         return check_name("group", text)
     except PenstockError as error:
         raise _refusal(error) from None
+
+
+def partition_number(text: str) -> int:
+    """Number of a partition, as an argument."""
+    if not text.isdecimal() or len(text) > PARTITION_DIGITS_MAX:
+        raise typer.BadParameter(f"{text!r} is not a partition; they are numbered from 0")
+    return int(text)
 
 
 def pairs(option: str, given: list[str]) -> dict[str, str]:

@@ -57,12 +57,15 @@ SENTENCES: Final = {
     "GROUP_NOT_FOUND": "topic {topic!r} has no group {group!r}; see: penstock group list {topic}",
 }
 
+# Go's programs take long options with one dash, which otherwise would be read as -c onfig.
+GO_FLAGS: Final = {"-config": "--config"}
+
 _OTHER_NAMES: Final = re.compile(r"('--[\w-]+')( / '--?[\w-]+')+")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    given = [GO_FLAGS.get(each, each) for each in (sys.argv[1:] if arguments is None else arguments)]
     if given == ["--version"]:
         print(version_line())
         return 0

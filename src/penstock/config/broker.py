@@ -55,6 +55,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
+# Names of other systems for a topic's durability; they are stored as ours.
+DURABILITY_NAMES: Final[dict[str, Durability]] = {"disk": "fsync", "hybrid": "os"}
 # Default for a topic created as a queue: there is no order and no priority across partitions.
 QUEUE_PARTITIONS: Final = 1
 
@@ -63,7 +65,7 @@ class TopicOptions(TypedDict, total=False):
     """Keyword arguments of ``create_topic`` and ``alter_topic``."""
 
     partitions: int
-    durability: Durability
+    durability: Durability | Literal["disk", "hybrid"]
     compression: Compression
     retention: Duration | None
     retention_bytes: int | None
@@ -239,6 +241,10 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind == "queue" and self.isolation == READ_UNCOMMITTED
 
 
+# Settings of a broker that are not numbers.
+NOT_COUNTS: Final = ("metrics", "auto_create_topics", "lake", "consumers_elsewhere", "topic", "group")
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one broker, and defaults for new topics and groups."""
 
@@ -268,6 +274,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     dedup_ids_max: int = 1_000_000
     # Topics, and groups, with their own metrics; beyond that, only a count is exported.
     metrics_names_max: int = 1000
+    # Collect metrics; false: GET /metrics is the error METRICS_DISABLED.
+    metrics: bool = True
+    # How long collected metrics are served again; 0: they are collected for every request.
+    metrics_interval_ms: int = 0
     # Interval of retention, compaction and journal snapshots.
     maintenance_ms: int = 60_000
     # How often the schedule checks the wall clock, which may jump, before its next entry is due.
@@ -293,8 +303,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name not in ("auto_create_topics", "lake", "consumers_elsewhere", "topic", "group"):
-                whole_number(name, getattr(self, name), 1)
+            if name not in NOT_COUNTS:
+                whole_number(name, getattr(self, name), 0 if name == "metrics_interval_ms" else 1)
 
 
 Settings = TypeVar("Settings", TopicSettings, GroupSettings)
@@ -319,6 +329,8 @@ def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> S
             fields[name] = start_text(value)  # type: ignore[arg-type]
         elif name == "backoff":
             fields[name] = backoff_text(value)  # type: ignore[arg-type]
+        elif name == "durability":
+            fields[name] = durability_name(value)
         else:
             fields[name] = value
     for name, value in fields.items():
@@ -337,6 +349,11 @@ def start_text(start: Start | str | Instant) -> str:
     if isinstance(start, str) and start in ("earliest", "latest"):
         return start
     return f"@{instant_ms('start', start)}"
+
+
+def durability_name(value: Any) -> Any:
+    """Our name for a durability; what is not another system's name is returned as it is."""
+    return DURABILITY_NAMES.get(value, value) if isinstance(value, str) else value
 
 
 def backoff_text(backoff: str | list[Duration]) -> str:

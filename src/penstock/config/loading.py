@@ -4,6 +4,9 @@
     [topic]
     retention = "14d"
 
+A file may also be YAML or JSON (``files.py``), and GoQueue's names of settings and GoMQ's environment
+variables are read as ours (``foreign.py``); GOMQ_... comes before PENSTOCK_....
+
 This module does no I/O: it takes the text, the environment and the flags as arguments, and returns a
 validated ``ServerConfig`` with the origin of every value that is not a default.  A value that a later source
 overrides is validated too.
@@ -12,16 +15,16 @@ Every entry is parsed separately and its problems are collected with their origi
 flag); then ``InvalidConfiguration`` is raised with all of them.
 """
 
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
 
-from penstock.config.server import MEMORY, OFF, ServerConfig, address, is_loopback
+from penstock.config.files import UnreadableError, read
+from penstock.config.foreign import GOMQ, NAMES, translated
+from penstock.config.server import EVERY_HOST, LOCALHOST, MEMORY, OFF, ServerConfig, address, is_loopback
 from penstock.config.settings import PREFIX, Setting, all_settings
 from penstock.errors import InvalidConfiguration, InvalidValue, PenstockError
 
@@ -36,9 +39,6 @@ ORDER: Final = (
     ("limits.frame_bytes_max", "limits.publish_bytes_max", "the largest publish would always be refused"),
     ("limits.text_in_flight_max", "broker.in_flight_max", "no consumer may hold so many messages"),
 )
-
-_TABLE: Final = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
-_PAIR: Final = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Loaded:
 
     config: ServerConfig
     origins: Mapping[str, str]  # By key; a key that is not here has its default.
+    notes: Sequence[tuple[str, str, str]] = ()  # Name, origin and reason of what has no effect.
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Key, value and origin of every setting, as one would write them."""
@@ -63,6 +64,10 @@ class Loaded:
             (key, setting.show(value_of(self.config, setting)), self.origins.get(key, DEFAULT))
             for key, setting in SETTINGS.items()
         ]
+
+    def unused(self) -> list[tuple[str, str, str]]:
+        """Name, reason and origin of what was given in the words of another system and has no effect."""
+        return [(name, f"no effect: {why}", origin) for name, origin, why in self.notes]
 
 
 def value_of(config: ServerConfig, setting: Setting) -> Any:
@@ -89,59 +94,66 @@ def load(
     ]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    notes: list[tuple[str, str, str]] = []
     for entry in entries:
-        key = ALIASES.get(entry.key, entry.key)
         try:
-            values[key] = _setting(key).read(entry.value)
+            key, value, note = _ours(entry)
+            if note:
+                notes.append((entry.key, entry.origin, note))
+                continue
+            values[key] = _setting(key).read(value)
             origins[key] = entry.origin
         except PenstockError as error:
             problems.append(f"{entry.origin}: {_words(entry, error)}")
-    config = _build(values, problems)
+    config = _with_hosts(_build(values, problems))
     problems += _contradictions(config, origins)
     if problems:
         raise InvalidConfiguration(problems="\n".join(f"  {problem}" for problem in problems))
-    return Loaded(config, origins)
+    return Loaded(config, origins, notes)
+
+
+def _ours(entry: Entry) -> tuple[str, Any, str]:
+    """Key and value of one of our settings, or why the entry has no effect."""
+    found = translated(entry.key, entry.value)
+    if found is None:
+        return ALIASES.get(entry.key, entry.key), entry.value, ""
+    if found.key and found.key not in SETTINGS:
+        return "", None, f"this version has no setting {found.key}"
+    return found.key, found.value, found.note
+
+
+def _with_hosts(config: ServerConfig) -> ServerConfig:
+    """With ":8080" every interface is meant; it is only this machine while nobody is asked for a key."""
+    open_to_all = config.security.authentication or config.security.insecure
+    host = EVERY_HOST if open_to_all else LOCALHOST
+    listen = msgspec.structs.asdict(config.listen)
+    ports = {name: f"{host}{place}" for name, place in listen.items() if place.startswith(":")}
+    return msgspec.structs.replace(config, listen=msgspec.structs.replace(config.listen, **ports))
 
 
 def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        written = read(text, file)
+    except UnreadableError as error:
         problems.append(f"{file}: {error}")
         return
-    lines = key_lines(text)
-    for section, table in tables.items():
-        if not isinstance(table, dict):
-            problems.append(f"{_location(file, lines, section)}: {section} is in no section; {_sections()}")
-            continue
-        if section not in SECTIONS and not table:
-            problems.append(
-                f"{_location(file, lines, section)}: there is no section {section}; {_sections()}"
-            )
-        for name, value in table.items():
-            key = f"{section}.{name}"
-            yield Entry(key, value, _location(file, lines, key))
-
-
-def key_lines(text: str) -> dict[str, int]:
-    """The line of each key in a TOML file; keys written in an unusual way are left out."""
-    lines: dict[str, int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _TABLE.match(line):
-            table = header[1]
-            lines.setdefault(table, number)
-        elif pair := _PAIR.match(line):
-            lines.setdefault(f"{table}.{pair[1]}" if table else pair[1], number)
-    return lines
-
-
-def _location(file: str, lines: Mapping[str, int], key: str) -> str:
-    return f"{file}, line {lines[key]}" if key in lines else file
+    for each in written:
+        origin = file if each.line is None else f"{file}, line {each.line}"
+        if "." not in each.key and each.empty and each.key not in SECTIONS:
+            problems.append(f"{origin}: there is no section {each.key}; {_sections()}")
+        elif "." not in each.key and not each.empty:
+            problems.append(f"{origin}: {each.key} is in no section; {_sections()}")
+        elif not each.empty:
+            yield Entry(each.key, each.value, origin)
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Entry]:
     for variable, value in sorted(environ.items()):
+        if variable in NAMES:
+            yield Entry(variable, value, variable)
+        elif variable.startswith(GOMQ):
+            known = ", ".join(name for name in NAMES if name.startswith(GOMQ))
+            problems.append(f"{variable}: GoMQ has no such variable; it has {known}")
         if not variable.startswith(PREFIX):
             continue
         name = variable.removeprefix(PREFIX).lower()
@@ -178,7 +190,7 @@ def _near(section: str, name: str, names: list[str]) -> list[str]:
 
 def _words(entry: Entry, error: PenstockError) -> str:
     """The problem, in terms of the entry as it was written."""
-    if ALIASES.get(entry.key, entry.key) not in SETTINGS:
+    if entry.key not in NAMES and ALIASES.get(entry.key, entry.key) not in SETTINGS:
         return f"there is no setting {entry.key}; {error.facts['why']}"
     if isinstance(error, InvalidValue):
         return f"{entry.key} cannot be {entry.value!r}: {error.why}"

@@ -21,6 +21,7 @@ from penstock.types import duration_text
 OFF = "off"
 AUTO = "auto"
 LOCALHOST = "127.0.0.1"
+EVERY_HOST = "0.0.0.0"
 PORT_MAX = 65_535
 NODES_MAX = 1000
 _OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")  # Without a port.
@@ -31,10 +32,10 @@ def address(name: str, text: str) -> tuple[str, int] | None:
     """Host and port of a listener; None if it is off."""
     if text == OFF:
         return None
-    host, colon, port = text.rpartition(":")
-    if not colon:
+    host, _, port = text.rpartition(":")
+    if not host:  # A port alone, or ":8080", which loading.py may open to other machines.
         host = LOCALHOST
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+    if not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
         why = "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'"
         raise InvalidValue(name=name, value=text, why=why)
     return host.removeprefix("[").removesuffix("]"), int(port)
@@ -85,7 +86,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Listening addresses: HOST:PORT, a port on 127.0.0.1, or "off"; port 0 picks a free one."""
+    """Listening addresses: HOST:PORT, a port on 127.0.0.1, or "off"; port 0 picks a free one.
+
+    ":PORT" is every interface if authentication or ``insecure`` is on, and 127.0.0.1 otherwise.
+    """
 
     # The native protocol, for Penstock and KQueue clients.
     native: str = "127.0.0.1:7070"

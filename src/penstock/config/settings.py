@@ -18,7 +18,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from penstock.config.backoff import Backoff
-from penstock.config.broker import GroupSettings, backoff_text, start_text
+from penstock.config.broker import GroupSettings, backoff_text, durability_name, start_text
 from penstock.config.server import ServerConfig
 from penstock.errors import InvalidValue
 from penstock.types import duration_ms, duration_text, size_bytes, size_text
@@ -198,5 +198,9 @@ def _is_number(text: str) -> bool:
 
 
 READERS: Final[dict[Any, Read]] = {int: _number, bool: _boolean}  # All others are text.
-SPECIAL: Final[dict[str, Read]] = {"backoff": _backoff, "start": _start}
+SPECIAL: Final[dict[str, Read]] = {
+    "backoff": _backoff,
+    "start": _start,
+    "durability": lambda _, value: durability_name(value),
+}
 DEFAULTS: Final = ServerConfig()

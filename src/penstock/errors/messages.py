@@ -35,16 +35,30 @@ class InvalidValue(RequestError):
 
 
 class UnknownPriority(RequestError):
-    """The priority is neither the name nor the number of a lane.
+    """The priority is neither the name of a lane nor a whole number.
 
-    Cause: a misspelt name, or a number out of range.
-    Do: use critical, high, normal, low or background, or a number from 2 down to -2.
+    Cause: a misspelt name, or a fraction.
+    Do: use critical, high, normal, low or background, or a whole number: the higher, the more urgent.
     """
 
     code = "PRIORITY_UNKNOWN"
     sentence = "there is no priority {priority!r}; use one of {known}"
     priority: object
     known: str
+
+
+class MessageExpired(InvalidValue):
+    """The message expired before it was published.
+
+    Cause: its time to live is zero or negative, as the rest of a deadline that has passed is.
+    Do: drop the message, or give it more time.
+    """
+
+    code = "MESSAGE_EXPIRED"
+    sentence = "the message has expired: its {name} is {value!r}, and {why}"
+    name: str
+    value: object
+    why: str
 
 
 class DelayOutOfRange(RequestError):

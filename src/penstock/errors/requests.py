@@ -44,6 +44,18 @@ class VersionUnsupported(RequestError):
     supported: str
 
 
+class MetricsDisabled(RequestError):
+    """The server collects no metrics.
+
+    Cause: the setting ``broker.metrics`` is false.
+    Do: set ``broker.metrics`` to true and restart the server, or do not scrape it.
+    """
+
+    code = "METRICS_DISABLED"
+    sentence = "this server collects no metrics; set {setting} to true"
+    setting: str
+
+
 class OperationUnknown(RequestError):
     """The server has no operation with that name or number.
 

@@ -22,7 +22,7 @@ from penstock.errors import ProtocolViolation
 from penstock.model.message import Message, Receipt, StoredMessage
 from penstock.operations.call import Call
 from penstock.operations.calls import CALLS
-from penstock.types import DURATION_MS_MAX, duration_ms, instant_ms, lane_number, signed_duration_ms
+from penstock.types import DURATION_MS_MAX, instant_ms, lane_number, signed_duration_ms, ttl_ms
 from penstock.wire.native_bodies import WireMessage, WireReceipt
 from penstock.wire.records import Record
 
@@ -134,7 +134,7 @@ def wire_message(message: Message) -> WireMessage:
             for name, data in headers.items()
         ],
         priority=lane_number(message.priority),
-        ttl_ms=None if message.ttl is None else duration_ms("ttl", message.ttl),
+        ttl_ms=None if message.ttl is None else ttl_ms(message.ttl),
         delay_ms=None if message.delay is None else _delay_ms(message.delay),
         deliver_at_ms=None if message.deliver_at is None else instant_ms("deliver_at", message.deliver_at),
         dedup_id=message.dedup_id,

@@ -7,6 +7,9 @@ Topics and groups are labels, and every topic adds time series.  So only the fir
 creation, so that no series comes and goes; ``penstock_left_out`` counts the others.
 The broker's own topics and groups (``__name``) are not exported.
 
+``metrics=False`` switches them off; with ``metrics_interval_ms`` the same families are returned again until
+they are that old.
+
 Cost: about 0.1 ms for each topic and each group of six partitions, and the reads
 of ``progress.py``, one for each partition that has something left.
 """
@@ -29,7 +32,7 @@ from penstock.broker.observability.metrics import (
 from penstock.broker.observability.progress import Progress
 from penstock.broker.state import Group, State
 from penstock.broker.steps import GiveWay, Steps
-from penstock.errors import Closed, PenstockError
+from penstock.errors import Closed, MetricsDisabled, PenstockError
 from penstock.model.histogram import Histogram
 
 
@@ -52,6 +55,19 @@ class Measuring:
     def __init__(self, state: State, progress: Progress) -> None:
         self._state = state
         self._progress = progress
+        self._last: list[Family] = []
+        self._last_ms = -1  # When they were collected; -1: never.
+
+    def metrics(self, connections: int, tasks: int) -> Steps[list[Family]]:
+        """All metrics, at most ``metrics_interval_ms`` old."""
+        config = self._state.config
+        if not config.metrics:
+            raise MetricsDisabled(setting="broker.metrics")
+        now_ms = self._state.clock.steady_ms()
+        if self._last_ms < 0 or now_ms - self._last_ms >= config.metrics_interval_ms:
+            self._last = yield from self.collect(connections, tasks)
+            self._last_ms = now_ms
+        return self._last
 
     def collect(self, connections: int, tasks: int) -> Steps[list[Family]]:
         """All of them, as they are now; those of the process are left to prometheus-client."""

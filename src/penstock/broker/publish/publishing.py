@@ -59,7 +59,7 @@ from penstock.log.log import Log
 from penstock.model.message import Message, Receipt, bare_values, receipts_from
 from penstock.model.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, due_ms, placed
 from penstock.schedule.schedule import Schedule
-from penstock.types import duration_ms
+from penstock.types import ttl_ms
 from penstock.wire.headers import DEDUP_ID, EXPIRES_AT
 from penstock.wire.records import (
     APPEND_TIME,
@@ -411,7 +411,7 @@ class Publishing:
         headers = list(item.headers)
         if message.ttl is not None:
             # The time to live begins when the message can be seen.
-            expires_ms = visible_ms + duration_ms("ttl", message.ttl)
+            expires_ms = visible_ms + ttl_ms(message.ttl)
             headers.append((EXPIRES_AT, str(expires_ms).encode()))
             item.attributes |= EXPIRES
         if message.dedup_id is not None:

@@ -1,4 +1,4 @@
-"""``penstock consume TOPIC``: print messages, by reading the log or as a consumer of a group.
+"""``penstock consume TOPIC [PARTITION]``: print messages, by reading the log or as a consumer of a group.
 
     without --group    reads the log, without affecting any group; by default from the beginning, with all
                        partitions merged by time.
@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli import connecting, screen
-from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
+from penstock.cli.arguments import (
+    SERVER,
+    Partition,
+    Server,
+    Topic,
+    duration,
+    group_name,
+    known_groups,
+    partition_number,
+    past,
+)
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.data import creating, deleted
 from penstock.cli.data.messages import FormatOption, printer
@@ -48,6 +58,10 @@ FOLLOW_WAIT: Final = "30s"  # A consumer that follows waits this long at a time,
 Show = Callable[[Sequence[StoredMessage]], None]
 
 
+Place = Annotated[
+    int | None,
+    typer.Argument(metavar="[PARTITION]", parser=partition_number, help="The same as --partition."),
+]
 TakeAs = Annotated[
     str | None,
     typer.Option(
@@ -71,7 +85,8 @@ FromTime = Annotated[
     ),
 ]
 FromSnapshot = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Start where the log ended when the snapshot was taken.")
+    str | None,
+    typer.Option(metavar="NAME|TIME", help="Start where the log ended then: a snapshot, or a date."),
 ]
 IncludeDeleted = Annotated[
     bool, typer.Option("--include-deleted", help="With --group: include messages that only the lake has.")
@@ -92,7 +107,7 @@ Ack = Annotated[
 @app.command(
     epilog=example(
         "penstock consume orders --group shipping",
-        "penstock consume user-signups --partition 0",
+        "penstock consume user-signups 0",
         "penstock consume orders --follow -o json",
         "penstock consume orders --from-time 2026-11-14T15:00Z --to-time 2026-11-14T16:00Z",
         "penstock consume orders --group audit --from-time 15m",
@@ -101,6 +116,7 @@ Ack = Annotated[
 )
 def consume(
     topic: Topic,
+    place: Place = None,
     group: TakeAs = None,
     partition: Partition = None,
     follow: Follow = False,
@@ -117,6 +133,9 @@ def consume(
     server: Server = SERVER,
 ) -> None:
     """Print messages: read the log, or consume as a group."""
+    if place is not None and partition is not None:
+        raise WrongUse("give the partition once: after the topic, or with --partition")
+    partition = place if partition is None else partition
     starts = [from_beginning or None, from_offset, from_time, from_snapshot]
     if sum(start is not None for start in starts) > 1:
         raise WrongUse("use one of --from-beginning, --from-offset, --from-time and --from-snapshot")

@@ -1,6 +1,7 @@
-"""``penstock produce TOPIC [VALUE]``: publish one message, or a stream of them.
+"""``penstock produce TOPIC [[PARTITION] VALUE]``: publish one message, or a stream of them.
 
     produce orders "two books"          the one value; prints the message's id
+    produce orders 0 "two books"        the same, to partition 0
     ... | produce orders                stdin: a message for each line
     produce orders --file dump.jsonl --format json
 
@@ -19,7 +20,7 @@ import msgspec
 import typer
 
 from penstock.cli import connecting, screen
-from penstock.cli.arguments import SERVER, Server, Topic, duration, instant, pairs
+from penstock.cli.arguments import SERVER, Server, Topic, duration, instant, pairs, partition_number
 from penstock.cli.arguments import priority as lane
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.data import creating
@@ -39,8 +40,11 @@ BATCH_BYTES: Final = 1 << 20  # Read at a time, and so the most that is publishe
 LINE_BYTES_MAX: Final = 64 << 20  # No topic takes a larger message.
 
 
-Value = Annotated[
-    str | None, typer.Argument(metavar="VALUE", help="The message; default: read --file or stdin.")
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[[PARTITION] VALUE]", help="The message, after its partition; default: read --file or stdin."
+    ),
 ]
 Key = Annotated[
     str | None, typer.Option("--key", "-k", help="Message key; messages with the same key keep their order.")
@@ -85,7 +89,7 @@ Receipts = Annotated[
 @app.command(
     epilog=example(
         'penstock produce orders "two books" --key anna',
-        'penstock produce user-signups "new user: alex" --partition 0',
+        'penstock produce user-signups 0 "new user: alex"',
         'penstock produce orders "a reminder" --delay 30m',
         "penstock produce orders < lines.txt",
         "penstock consume orders -o json | penstock produce copy --format json",
@@ -93,7 +97,7 @@ Receipts = Annotated[
 )
 def produce(
     topic: Topic,
-    value: Value = None,
+    values: Values = None,
     key: Key = None,
     header: Header = [],  # noqa: B006 - typer reads it, nobody writes to it
     priority: Priority = None,
@@ -109,6 +113,7 @@ def produce(
     server: Server = SERVER,
 ) -> int:
     """Publish a message, or one per line of input."""
+    value, partition = _placed(values or [], partition)
     if value is not None and (file is not None or input_format != "lines"):
         raise WrongUse("use either VALUE, or a stream with --file and --format")
     if dedup_id is not None and value is None and input_format != "raw":
@@ -127,6 +132,15 @@ def produce(
             show(publisher.publish([template.message(value.encode("utf-8", "surrogateescape"))]))
             return 0
         return _publish_stream(publisher, _opened(file), template, input_format, show)
+
+
+def _placed(values: list[str], partition: int | None) -> tuple[str | None, int | None]:
+    """The message and its partition, which may come before it."""
+    if len(values) < 2:
+        return (values[0] if values else None), partition
+    if len(values) > 2 or partition is not None:
+        raise WrongUse("give TOPIC, a partition and one message; quote a message that has spaces")
+    return values[1], partition_number(values[0])
 
 
 def _opened(file: IO[bytes] | None) -> Any:

@@ -27,7 +27,8 @@ def show(
     output: OutputOption = "table",
 ) -> None:
     """Show the settings that `penstock serve` would use here, and where each value comes from."""
-    rows = [row for row in load({}, config).rows() if not changed or row[2] != "default"]
+    loaded = load({}, config)
+    rows = [row for row in loaded.rows() if not changed or row[2] != "default"] + loaded.unused()
     if output == "json":
         screen.documents({"key": key, "value": value, "origin": origin} for key, value, origin in rows)
         return

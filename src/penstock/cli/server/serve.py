@@ -63,7 +63,7 @@ ConfigFile = Annotated[
         "-c",
         metavar="FILE",
         envvar="PENSTOCK_CONFIG",
-        help="Configuration file in TOML; see penstock config show.",
+        help="Configuration file in TOML, YAML or JSON; see penstock config show.",
     ),
 ]
 
@@ -129,6 +129,8 @@ def serve(
     if archive:
         _check_archive(loaded.config)
     begin_log(loaded.config)
+    for name, reason, origin in loaded.unused():
+        logging.getLogger("penstock").warning("%s (%s) has %s", name, origin, reason)
     beside = PipelineBeside("archive", **_query_socket(loaded.config)) if archive else None
     from penstock.frontends.serve import run  # Only now: configuration errors need no broker.
 
