@@ -10,7 +10,7 @@ import pytest
 
 from penstock.api.operations import Operations
 from penstock.frontends.kqueue.opcodes import COMMANDS, DELIVERY
-from penstock.frontends.kqueue.session import NAMESPACE
+from penstock.frontends.kqueue.session import PRIVATE
 from penstock.frontends.native.commands import TABLE
 from penstock.operations.calls import CALLS
 from penstock.wire import native, native_bodies
@@ -58,7 +58,7 @@ def test_the_server_answers_every_opcode_of_a_client() -> None:
 
 def test_the_page_has_kqueues_commands() -> None:
     assert opcodes("## KQueue") == {**COMMANDS, DELIVERY: "(server)"}
-    assert str(NAMESPACE) in PAGE
+    assert f"`{PRIVATE}<id>`" in PAGE
 
 
 def arguments(kind: type[msgspec.Struct]) -> str:

@@ -25,8 +25,10 @@ from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
 from penstock.errors import TopicExists
+from penstock.model.ids import is_uuid, place_of
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received_async
+from penstock.model.trace import Trace
 from penstock.operations.call import DEFAULT_GROUP
 from penstock.types import Duration, Instant, Priority, duration_ms
 
@@ -80,6 +82,14 @@ class AsyncBroker(AsyncBrokerCalls):
         """Publish one message; the receipt means it is as durable as the topic promises."""
         message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
         return await self._driver.run(self._operations.publish(topic, message))
+
+    async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
+        """Everything that happened to a message, named by its place, its id, schedule id or UUID."""
+        if partition is None and is_uuid(topic):
+            place = place_of(topic, await self.topics())
+            if place is not None:
+                topic, partition, offset = place
+        return await self._driver.run(self._operations.trace(topic, partition, offset))
 
     async def producer(self, *, compression: Compression = "none") -> AsyncProducer:
         """An idempotent producer with an id of its own."""

@@ -23,7 +23,6 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import Message, Receipt, StoredMessage
-from penstock.model.trace import Trace
 from penstock.operations.call import FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.types import Duration, Instant
 
@@ -166,10 +165,6 @@ class AsyncBrokerCalls:
     async def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
         """The last ``count`` messages, the oldest of them first."""
         return await self._driver.run(self._operations.peek(topic, count, partition))
-
-    async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place, its id or its schedule id."""
-        return await self._driver.run(self._operations.trace(topic, partition, offset))
 
     async def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
         """Messages that are not due yet, in the order in which they were accepted."""

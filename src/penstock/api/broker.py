@@ -24,8 +24,10 @@ from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
 from penstock.errors import TopicExists
+from penstock.model.ids import is_uuid, place_of
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received
+from penstock.model.trace import Trace
 from penstock.operations.call import DEFAULT_GROUP
 from penstock.types import Duration, Instant, Priority, duration_ms
 
@@ -77,6 +79,14 @@ class Broker(BrokerCalls):
         """Publish one message; the receipt means it is as durable as the topic promises."""
         message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
         return self._driver.run(self._operations.publish(topic, message))
+
+    def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
+        """Everything that happened to a message, named by its place, its id, schedule id or UUID."""
+        if partition is None and is_uuid(topic):
+            place = place_of(topic, self.topics())
+            if place is not None:
+                topic, partition, offset = place
+        return self._driver.run(self._operations.trace(topic, partition, offset))
 
     def producer(self, *, compression: Compression = "none") -> Producer:
         """An idempotent producer with an id of its own."""

@@ -263,7 +263,7 @@ class ReadOperations(Protocol):
     def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
         """The last ``count`` messages, the oldest of them first."""
 
-    @operation("read", topic="topic", by_id=True, retry=READ_ONLY, route="id")
+    @operation("read", topic="topic", by_id=True, retry=READ_ONLY, facade=False, route="id")
     def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
         """Everything that happened to a message, named by its place, its id or its schedule id."""
 

@@ -50,6 +50,8 @@ DELIVER_AT: Final = "x-deliver-at"
 PRIORITY: Final = "x-priority"
 TTL_MS: Final = "x-ttl-ms"
 
+PRODUCER: Final = "x-producer"  # Who publishes, for traces; nothing else depends on it.
+
 # Internal.
 SCHEDULE_KIND: Final = "x-schedule"  # Of every entry of a schedule.
 STAGED_DELAY: Final = "x-delay"

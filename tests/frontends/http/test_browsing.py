@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.frontends.http.browser import Place
 
+from penstock.model.ids import message_uuid
+
 MESSAGES = "/v1/topics/orders/messages"
 
 
@@ -148,3 +150,14 @@ async def test_a_message_that_is_not_there_has_no_journey(full: Place, name: str
 
     assert 400 <= answer.status < 500
     assert answer.code
+
+
+async def test_a_message_is_traced_by_the_uuid_of_kqueues_clients(http: Place) -> None:
+    await http.broker.publish("orders", b"a", partition=0, headers={"x-producer": "order-service"})
+
+    answer = await http.ask("GET", f"/v1/trace/{message_uuid('orders', 0, 0)}")
+    unknown = await http.ask("GET", f"/v1/trace/{message_uuid('nothing', 0, 0)}")
+
+    assert (answer.status, answer.json["id"]) == (200, "orders:0:0")
+    assert answer.json["events"][0]["detail"].endswith("by order-service")
+    assert (unknown.status, unknown.code) == (400, "VALUE_INVALID")

@@ -9,7 +9,8 @@ import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
 from penstock.broker.queue.queues import CONNECTION_LOST
-from penstock.frontends.kqueue.session import message_id
+from penstock.frontends.kqueue.session import PRIVATE
+from penstock.model.ids import message_uuid
 from penstock.wire.frames import plain_frame
 
 PUB, SUB, ACK, PING, DELIVERY = 1, 2, 3, 4, 5
@@ -26,10 +27,19 @@ async def say(peer: Peer, data: bytes) -> bytes:
     return await peer.line()
 
 
-async def subscribed(place: Place, topic: str = "t", **more: object) -> Peer:
+async def subscribed(place: Place, topic: str = "t", group: str | None = "default") -> Peer:
+    """A subscriber of a group, or without one."""
     peer = await place.connect()
-    assert await say(peer, command(SUB, Topic=topic, **more)) == f"OK Subscribed to {topic}\n".encode()
+    named = {} if group is None else {"Group": group}
+    assert await say(peer, command(SUB, Topic=topic, **named)) == f"OK Subscribed to {topic}\n".encode()
     return peer
+
+
+async def groups_become(place: Place, names: list[str]) -> None:
+    """Wait until the topic ``t`` has these groups."""
+    async with asyncio.timeout(30):
+        while sorted(await place.broker.groups("t")) != names:  # noqa: ASYNC110 - nothing tells.
+            await asyncio.sleep(0)
 
 
 async def delivery(peer: Peer) -> dict[str, str]:
@@ -48,7 +58,7 @@ async def test_the_demo_of_kqueue_byte_by_byte() -> None:
         b'"Payload":"Hello from the binary protocol, twice!"}}'
     )
     assert (len(sub), len(pub)) == (34, 141)
-    name = message_id("test_binary_topic", 0, 0)
+    name = message_uuid("test_binary_topic", 0, 0)
     pushed = b'{"ID":"%s","Payload":"Hello from the binary protocol, twice!"}' % name.encode()
     async with serving() as place:
         peer = await place.connect()
@@ -61,7 +71,8 @@ async def test_the_demo_of_kqueue_byte_by_byte() -> None:
         assert await peer.read(5 + len(pushed)) == b"\x05" + len(pushed).to_bytes(4, "big") + pushed
         assert await say(peer, command(ACK, MessageID=name)) == b"OK ACK\n"
 
-        group = await place.broker.describe_group("test_binary_topic", "default")
+        [name] = await place.broker.groups("test_binary_topic")
+        group = await place.broker.describe_group("test_binary_topic", name)
         assert (group.lag, group.acked) == (0, 1)
 
 
@@ -235,11 +246,69 @@ async def test_a_frame_that_is_too_long_is_told_and_the_connection_closed() -> N
 
 
 @both_loops
-async def test_subscribers_share_the_messages_unless_they_name_a_group() -> None:
+async def test_every_subscriber_gets_every_message() -> None:
+    """KQueue's fan-out: SUB without a group, in the order in which the messages were published."""
+    async with serving() as place:
+        early = await subscribed(place, group=None)
+        sender = await place.connect()
+        await say(sender, command(PUB, Topic="t", Payload="first"))
+        late = await subscribed(place, group=None)
+        for number in range(20):
+            await say(sender, command(PUB, Topic="t", Payload=str(number)))
+
+        expected = [str(number) for number in range(20)]
+        assert [(await delivery(early))["Payload"] for _ in range(21)] == ["first", *expected]
+        got = [await delivery(late) for _ in range(20)]
+        assert [each["Payload"] for each in got] == expected
+
+        # Each acknowledges for itself.
+        assert await say(late, command(ACK, MessageID=got[0]["ID"])) == b"OK ACK\n"
+        assert await say(early, command(ACK, MessageID=got[0]["ID"])) == b"OK ACK\n"
+        groups = [await place.broker.describe_group("t", name) for name in await place.broker.groups("t")]
+        assert sorted((group.acked, group.in_flight) for group in groups) == [(1, 19), (1, 20)]
+
+
+@both_loops
+async def test_the_group_of_a_single_subscriber_ends_with_its_connection() -> None:
+    async with serving() as place:
+        peer = await subscribed(place, group=None)
+        assert len(await place.broker.groups("t")) == 1
+
+        peer.cut()
+
+        await groups_become(place, [])
+        assert not place.kqueue.shared.held
+
+
+@both_loops
+async def test_private_groups_that_a_killed_server_left_behind_are_deleted() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", partitions=1)
+        await place.broker.create_group("t", f"{PRIVATE}left")
+        await place.broker.create_group("t", "kept")
+        async with await place.broker.consumer("t", group=f"{PRIVATE}used"):
+            await subscribed(place, group="default")
+
+            await groups_become(place, ["default", "kept", f"{PRIVATE}used"])
+
+
+@both_loops
+async def test_an_id_can_be_traced() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+        line = await say(peer, command(PUB, Topic="t", Payload="p"))
+
+        trace = await place.broker.trace(line.decode().split()[-1])
+
+        assert (trace.id, trace.events[0].event) == ("t:0:0", "published")
+
+
+@both_loops
+async def test_subscribers_of_a_group_share_its_messages() -> None:
     async with serving() as place:
         one = await subscribed(place)
         two = await subscribed(place)
-        watcher = await subscribed(place, Group="watcher")
+        watcher = await subscribed(place, group="watcher")
         sender = await place.connect()
 
         for number in range(40):

@@ -28,7 +28,7 @@ from penstock.model.message import StoredMessage
 from penstock.model.trace import DELIVERED, DUE, RETAINED, Trace, TraceEvent
 from penstock.schedule import entries
 from penstock.schedule.history import Happening
-from penstock.wire.headers import REDRIVEN_FROM, SOURCE
+from penstock.wire.headers import PRODUCER, REDRIVEN_FROM, SOURCE
 
 # Why a delivery ended without a settlement, where one word is not enough.
 WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
@@ -100,6 +100,8 @@ class Tracing:
                 yield TraceEvent(time_ms=entry.accepted_ms, event="scheduled", detail=f"as s{scheduled}")
         origin = message.headers.get(REDRIVEN_FROM)
         facts = [f"{len(message.value)} bytes", f"priority {message.priority}"]
+        if PRODUCER in message.headers:
+            facts.append(f"by {message.headers.get(PRODUCER)}")
         if origin:
             facts.append(f"redriven from {origin}")
         if SOURCE[0] in message.headers:
@@ -180,7 +182,10 @@ def parse_id(identity: str) -> tuple[str, int, int]:
     """Topic, partition and offset of a message id."""
     parts = identity.split(":") if isinstance(identity, str) else []
     if len(parts) != 3 or not is_number(parts[1]) or not is_number(parts[2]):
-        why = "name it as topic, partition, offset, or by id 'orders:0:7' or schedule id 'orders:0:s5'"
+        why = (
+            "name it as topic, partition, offset, or by id 'orders:0:7', schedule id 'orders:0:s5' "
+            "or the UUID of a message in a known topic"
+        )
         raise InvalidValue(name="message", value=identity, why=why)
     return parts[0], int(parts[1]), int(parts[2])
 

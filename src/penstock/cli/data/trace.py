@@ -20,13 +20,14 @@ from penstock.model.trace import Trace
 app = new_app()
 
 
-_ID: Final = re.compile(r"[^:]+:\d+:s?\d+")
+_ID: Final = re.compile(r"[^:]+:\d+:s?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def _id(text: str) -> str:
     """Check the syntax of the id of a message or schedule."""
     if not _ID.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is not an id such as orders:0:7, or orders:0:s3 of a schedule")
+        why = "is not an id such as orders:0:7, orders:0:s3 of a schedule, or the UUID of a KQueue client"
+        raise typer.BadParameter(f"{text!r} {why}")
     return text
 
 
@@ -34,7 +35,9 @@ def _id(text: str) -> str:
 def trace(
     message: Annotated[
         str,
-        typer.Argument(metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="Id of a message or schedule."),
+        typer.Argument(
+            metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="Id or UUID of a message, or of a schedule."
+        ),
     ],
     output: OutputOption = "table",
     server: Server = SERVER,

@@ -10,12 +10,14 @@ KQueue's clients read once for each command, so an answer is written at once
 and by itself, and what is pushed comes in a later turn of the loop.  Names of
 fields are matched without regard to case; PUB takes the flat body and the
 nested one of the shipped clients.  Ids are UUIDs made from topic, partition and
-offset, so the id that a publish is answered with is the one it is delivered with.
+offset (``model/ids.py``), so the id that a publish is answered with is the one it is
+delivered with, and can be traced.
 
-All subscribers of a topic share one group, ``default``, unless SUB names another:
-each message goes to one of them, and what is not acknowledged comes again after
-the visibility timeout or when its subscriber has gone.  Leases, retries and
-dead letters are the broker's.  Payloads are text: bytes of other clients that
+Every subscriber gets every message that is published after its SUB, and what it does
+not acknowledge again after the visibility timeout: it has a group of its own, which is
+deleted when the connection ends, and at the latest by the first SUB after a crash.
+Subscribers that name a group share its messages instead, and what one of them left goes to
+another.  Leases, retries and dead letters are the broker's.  Payloads are text: bytes of other clients that
 are no UTF-8 arrive with replacement characters.
 """
 
@@ -34,15 +36,16 @@ from penstock.frontends.kqueue.opcodes import ACK, COMMANDS, DELIVERY, PING, PUB
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
+from penstock.model.ids import message_uuid
+from penstock.model.info import GroupInfo, TopicInfo
 from penstock.model.message import Message, ReceivedMessage, received
 from penstock.wire.frames import plain_frame
 
-GROUP: Final = "default"
+PRIVATE: Final = "kqueue-"  # Groups of single subscribers begin so.
 TOPIC_NOT_FOUND: Final = "ERR Topic not found. Try subscribing first."
 IN_FLIGHT_MAX: Final = 100  # Messages a subscription may hold unanswered; KQueue's own buffer had as many.
 PUSH_MESSAGES_MAX: Final = 10
 PUSH_WAIT_MS: Final = 3_600_000
-NAMESPACE: Final = uuid.UUID("4f1f6b5a-7c5e-5d0c-9d0b-6b1f3a2c7e90")
 
 logger = logging.getLogger("penstock")
 
@@ -81,7 +84,8 @@ class KQueueShared:
     def __init__(self, broker: EmbeddedAsyncBroker, gateway: AuthGateway) -> None:
         self.broker = broker
         self.gateway = gateway
-        self.held: dict[str, tuple[Subscription, ReceivedMessage]] = {}
+        self.held: dict[str, dict[Subscription, ReceivedMessage]] = {}  # By id: who holds it.
+        self.swept: set[str] = set()  # Topics whose abandoned private groups are deleted.
         self.stopping = False  # The server ends, and its connections with it.
 
 
@@ -92,6 +96,7 @@ class KQueueSession:
         self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._gone = False
+        self._private_group = f"{PRIVATE}{uuid.uuid4().hex}"
 
     # The connection's calls.
 
@@ -137,6 +142,10 @@ class KQueueSession:
             subscription.close(disconnected=not self.shared.stopping)
         self._subscriptions.clear()
 
+    def delete_group(self, topic: str, group: str) -> Any:
+        """The work of deleting the private group of a subscription that has ended."""
+        return self._operations.delete_group(topic, group)
+
     def ended(self, subscription: "Subscription") -> None:
         """Its topic or its group is gone; the client may subscribe again."""
         self._subscriptions = {
@@ -158,7 +167,7 @@ class KQueueSession:
 
         def then(receipt: Any, error: BaseException | None) -> None:
             if error is None:
-                self._say(f"OK Published {message_id(topic, receipt.partition, receipt.offset)}")
+                self._say(f"OK Published {message_uuid(topic, receipt.partition, receipt.offset)}")
             elif isinstance(error, TopicNotFound):
                 self._say(TOPIC_NOT_FOUND)
             elif isinstance(error, QueueFull):
@@ -170,7 +179,8 @@ class KQueueSession:
 
     def _subscribe(self, fields: Fields) -> None:
         topic = _text(fields, "topic")
-        group = _text(fields, "group") or GROUP
+        named = _text(fields, "group")
+        group = named or self._private_group
         if (topic, group) in self._subscriptions:
             self._say(f"OK Subscribed to {topic}")
             return
@@ -181,6 +191,8 @@ class KQueueSession:
                 self._fail(error)
                 return
             options: GroupOptions = {"kind": "queue"}
+            if not named:
+                options["start"] = "latest"
             work = self._operations.consumer(topic, group, None, IN_FLIGHT_MAX, options, received)
             broker.start(work, opened)
 
@@ -188,13 +200,14 @@ class KQueueSession:
             if error is not None:
                 self._fail(error)
                 return
-            subscription = Subscription(self, consumer)
+            subscription = Subscription(self, consumer, topic, None if named else group)
             if self._gone or (topic, group) in self._subscriptions:
                 subscription.close()
             else:
                 self._subscriptions[topic, group] = subscription
             self._say(f"OK Subscribed to {topic}")
             subscription.resume()
+            self._sweep(topic)
 
         options: TopicOptions = {"partitions": QUEUE_PARTITIONS}  # KQueue's topics are first in, first out.
         broker.start(self._operations.auto_create_topic(topic, options), made)
@@ -205,7 +218,9 @@ class KQueueSession:
         if found is None:
             self._say("ERR Message ID not found or already acknowledged.")
             return
-        subscription, message = found
+        mine = (each for each in found if each.session is self)
+        subscription = next(mine, next(iter(found)))  # One's own, before that of another connection.
+        message = found[subscription]
 
         def then(_: Any, error: BaseException | None) -> None:
             if error is None:
@@ -216,6 +231,24 @@ class KQueueSession:
                 self._fail(error)
 
         subscription.acknowledge(name, message, then)
+
+    def _sweep(self, topic: str) -> None:
+        """Delete the private groups that a killed server has left behind: they have no consumers."""
+        if topic in self.shared.swept:
+            return
+        self.shared.swept.add(topic)
+        start, operations = self.shared.broker.start, self._operations
+
+        def described(info: TopicInfo | None, error: BaseException | None) -> None:
+            for group in info.groups if info is not None and error is None else ():
+                if group.startswith(PRIVATE):
+                    start(operations.describe_group(topic, group), looked_at)
+
+        def looked_at(info: GroupInfo | None, error: BaseException | None) -> None:
+            if info is not None and error is None and not info.consumers:
+                start(operations.delete_group(topic, info.group), ignore_result)
+
+        start(operations.describe_topic(topic), described)
 
     # Answers.
 
@@ -235,9 +268,13 @@ class KQueueSession:
 class Subscription:
     """One SUB: a consumer of the broker, whose messages are pushed one by one."""
 
-    def __init__(self, session: KQueueSession, consumer: LocalConsumer) -> None:
+    def __init__(
+        self, session: KQueueSession, consumer: LocalConsumer, topic: str, private_group: str | None
+    ) -> None:
         consumer.settler = self
-        self._session = session
+        self.session = session
+        self._topic = topic
+        self._private_group = private_group  # Deleted when the subscription ends.
         self._consumer = consumer
         self._broker = session.shared.broker
         self._held = session.shared.held
@@ -270,25 +307,25 @@ class Subscription:
             return
         if error is not None or messages is None:
             logger.info("a KQueue subscription has ended: %s", error)
-            self._session.ended(self)
+            self.session.ended(self)
             self.close()
             return
         # In a turn of its own: the answer to a publish of the same client is written first, and alone.
-        self._session.connection.later(partial(self._push, messages))
+        self.session.connection.later(partial(self._push, messages))
 
     def _push(self, messages: list[ReceivedMessage]) -> None:
         if self._closed:
             return
         for message in messages:
-            name = message_id(message.topic, message.partition, message.offset)
+            name = message_uuid(message.topic, message.partition, message.offset)
             self._hold(name, message)
             fields = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
-            self._session.connection.send(plain_frame(DELIVERY, msgspec.json.encode(fields)))
+            self.session.connection.send(plain_frame(DELIVERY, msgspec.json.encode(fields)))
         if not self._paused:
-            self._session.connection.later(self._go_on)
+            self.session.connection.later(self._go_on)
 
     def _hold(self, name: str, message: ReceivedMessage) -> None:
-        self._held[name] = self, message
+        self._held.setdefault(name, {})[self] = message
         self._names.pop(name, None)
         self._names[name] = None
         if len(self._names) > IN_FLIGHT_MAX:  # The broker lends no more: the oldest is lost.
@@ -296,9 +333,10 @@ class Subscription:
 
     def _forget(self, name: str) -> None:
         del self._names[name]
-        found = self._held.get(name)
-        if found is not None and found[0] is self:
-            del self._held[name]
+        holders = self._held.get(name, {})
+        holders.pop(self, None)
+        if not holders:
+            self._held.pop(name, None)
 
     def _go_on(self) -> None:
         if not self._paused:
@@ -315,17 +353,17 @@ class Subscription:
         for name in list(self._names):
             self._forget(name)
         consumer = self._consumer
-        self._broker.start(consumer.disconnect() if disconnected else consumer.close(), ignore_result)
+        work = consumer.disconnect() if disconnected else consumer.close()
+        self._broker.start(work, ignore_result if self._private_group is None else self._delete_group)
+
+    def _delete_group(self, _: object, __: BaseException | None) -> None:
+        assert self._private_group is not None
+        self._broker.start(self.session.delete_group(self._topic, self._private_group), ignore_result)
 
 
 def unknown_command(opcode: int) -> str:
     """What KQueue says to an opcode it does not know."""
     return f"ERR Unknown Command Type: {opcode:x}"
-
-
-def message_id(topic: str, partition: int, offset: int) -> str:
-    """The UUID of a message: always the same for the same place."""
-    return str(uuid.uuid5(NAMESPACE, f"{topic}:{partition}:{offset}"))
 
 
 def _fields(body: bytes) -> Fields:

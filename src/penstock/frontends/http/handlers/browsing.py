@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from penstock.errors import RequestInvalid
 from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.messages import As, Stored, key_fields, stored
+from penstock.model.ids import is_uuid, place_of
 from penstock.model.message import StoredMessage
 from penstock.model.placing import place
 from penstock.model.trace import TraceEvent
@@ -130,7 +131,10 @@ async def find_offsets(call: HttpCall) -> Offsets:
 
 async def trace(call: HttpCall) -> MessageTrace:
     """Trace a message by its id or schedule id: everything that happened to it."""
-    found = await call.run(call.operations.trace(call.path["id"], None, None))
+    place: tuple[str, int | None, int | None] = call.path["id"], None, None
+    if is_uuid(place[0]):  # Among the topics that the caller may describe.
+        place = place_of(place[0], call.operations.topics()) or place
+    found = await call.run(call.operations.trace(*place))
     key: dict[str, Any] = key_fields(found.key)
     return MessageTrace(
         id=found.id,
