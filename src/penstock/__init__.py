@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name
     from penstock.api.broker import TopicHandle as TopicHandle
     from penstock.api.handles import Consumer as Consumer
     from penstock.api.handles import Producer as Producer
+    from penstock.api.handles import TopicsConsumer as TopicsConsumer
     from penstock.broker.embedded import EmbeddedBroker
     from penstock.client.sync import connect as connect
     from penstock.config.broker import BrokerConfig as BrokerConfig
@@ -60,7 +61,7 @@ if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name
 
 _NAMES = {  # Module: its public names.
     "api.broker": "Broker Queue TopicHandle",
-    "api.handles": "Consumer Producer",
+    "api.handles": "Consumer Producer TopicsConsumer",
     "client.sync": "connect",
     "config.broker": "BrokerConfig GroupOptions GroupSettings TopicOptions TopicSettings",
     "model.access": "Grant KeyInfo NewKey Quota UserInfo",

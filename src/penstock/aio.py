@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from penstock.api.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
-from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
+from penstock.api.aio_handles import AsyncConsumer, AsyncProducer, AsyncTopicsConsumer
 from penstock.config.broker import BrokerConfig
 from penstock.model.message import AsyncReceivedMessage
 from penstock.types import Duration
@@ -23,6 +23,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncReceivedMessage",
     "AsyncTopicHandle",
+    "AsyncTopicsConsumer",
     "connect",
     "open",
 ]

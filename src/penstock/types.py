@@ -199,7 +199,11 @@ def missing_topic(name: Any) -> RequestError:
     """The error for a topic that is not there, or for what is not the name of one."""
     if isinstance(name, str):
         return TopicNotFound(topic=name)
-    return InvalidName(kind="topic", name=repr(name), why="it is not text; give the name of one topic")
+    return InvalidName(
+        kind="topic",
+        name=repr(name),
+        why="it is not text; give the name of one topic, or use consumer_of_topics",
+    )
 
 
 def check_name(kind: str, name: str) -> str:

@@ -37,6 +37,7 @@ from penstock.types import Duration, duration_ms
 HANDLES = (
     aio.AsyncBroker,
     aio.AsyncConsumer,
+    aio.AsyncTopicsConsumer,
     aio.AsyncProducer,
     aio.AsyncQueue,
     aio.AsyncReceivedMessage,

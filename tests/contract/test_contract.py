@@ -15,9 +15,11 @@ from penstock.errors import (
     Closed,
     GroupKindMismatch,
     InvalidName,
+    InvalidValue,
     LeaseLost,
     OffsetOutOfRange,
     QueueFull,
+    QueueNotFound,
     RestoreRefused,
     StagedMissing,
     TopicExists,
@@ -642,6 +644,53 @@ def test_whether_a_topic_exists_is_known(broker: TestBroker) -> None:
     assert not broker.topic_exists("invoices")
     broker.delete_topic("orders")
     assert not broker.topic_exists("orders")
+
+
+def test_queues_are_listed_and_got_apart_from_topics(broker: TestBroker) -> None:
+    broker.queue("jobs").publish(b"1")
+    broker.topic("news")
+
+    assert broker.queues() == ["jobs"]
+    assert broker.topics() == ["jobs", "news"]
+    assert broker.get_queue("jobs").depth() == 1
+    assert broker.get_topic("news").name == "news"
+    for name in ("news", "nothing"):
+        with pytest.raises(QueueNotFound, match=name):
+            broker.get_queue(name)
+    with pytest.raises(TopicNotFound):
+        broker.get_topic("nothing")
+    with pytest.raises(QueueNotFound):
+        broker.delete_queue("news")
+    broker.delete_queue("jobs")
+    assert (broker.queues(), broker.topics()) == ([], ["news"])
+
+
+def test_one_consumer_takes_messages_of_several_topics_in_turn(broker: TestBroker) -> None:
+    for topic in ("a", "b", "c"):
+        broker.create_topic(topic)
+        broker.publish_batch(topic, [b"%s%d" % (topic.encode(), number) for number in range(3)])
+
+    with broker.consumer_of_topics(["a", "b"], group="g") as consumer:
+        some = [consumer.receive()[0] for _ in range(4)]
+        rest = consumer.receive(10)
+        consumer.ack([*some, *rest])
+        broker.publish("b", b"late")
+        [late] = consumer.receive(10)
+
+        assert sorted(message.topic for message in some) == ["a", "a", "b", "b"]
+        assert sorted(message.value for message in [*some, *rest]) == [
+            b"a0",
+            b"a1",
+            b"a2",
+            b"b0",
+            b"b1",
+            b"b2",
+        ]
+        assert (late.value, consumer.topics) == (b"late", ["a", "b"])
+    assert (broker.depth("a", "g"), broker.depth("b", "g")) == (0, 1)
+    for wrong in ("a", []):
+        with pytest.raises(InvalidValue, match="list of names"):
+            broker.consumer_of_topics(wrong)
 
 
 def test_a_list_is_not_the_name_of_a_topic(broker: TestBroker) -> None:

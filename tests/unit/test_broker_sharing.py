@@ -105,3 +105,43 @@ async def test_a_backlog_is_not_shared_out_in_advance(broker: AsyncTestBroker) -
     consumer = await broker.consumer("orders")
 
     assert len(await consumer.receive(20)) == 20
+
+
+async def test_consumers_that_take_one_at_a_time_and_ack_at_once_take_turns(broker: AsyncTestBroker) -> None:
+    """Though the first could take them all before another had a turn."""
+    counts: Counter[str] = Counter()
+
+    async def work(consumer: AsyncConsumer) -> None:
+        async for message in consumer:
+            await message.ack()
+            counts[consumer.consumer_id] += 1
+
+    tasks = [
+        asyncio.ensure_future(work(await broker.consumer("orders", consumer_id=f"c{number}")))
+        for number in range(3)
+    ]
+    await broker.advance(0)
+    await broker.publish_batch("orders", [b"%d" % number for number in range(12)])
+    await broker.advance(0)
+
+    assert counts == {"c0": 4, "c1": 4, "c2": 4}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_consumer_of_several_topics_waits_for_all_of_them(broker: AsyncTestBroker) -> None:
+    await broker.create_topic("users")
+    consumer = await broker.consumer_of_topics(["orders", "users"])
+    waiting = asyncio.ensure_future(consumer.receive(10, wait="1h"))
+    await broker.advance("10s")
+    assert not waiting.done()
+
+    await broker.publish("users", b"anna")
+    await broker.advance("1s")
+
+    [message] = await waiting
+    assert (message.topic, message.value) == ("users", b"anna")
+    waiting = asyncio.ensure_future(consumer.receive(10, wait="5s"))
+    await broker.advance("5s")
+    assert await waiting == []

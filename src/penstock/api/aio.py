@@ -15,16 +15,16 @@ Methods that only call an operation are generated (``aio_calls.py``); so is the 
 class for threads, from this one (``broker.py``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api.aio_calls import AsyncBrokerCalls
-from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
+from penstock.api.aio_handles import AsyncConsumer, AsyncProducer, AsyncTopicsConsumer
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
-from penstock.errors import TopicExists
+from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
 from penstock.model.ids import is_uuid, place_of
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received_async
@@ -110,6 +110,26 @@ class AsyncBroker(AsyncBrokerCalls):
         )
         return AsyncConsumer(made, self._driver)
 
+    async def consumer_of_topics(
+        self,
+        topics: Sequence[str],
+        *,
+        group: str = "default",
+        consumer_id: str | None = None,
+        max_in_flight: int | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> AsyncTopicsConsumer:
+        """A consumer of the groups of that name of several topics; ``max_in_flight`` is for each topic."""
+        if isinstance(topics, str) or not topics:
+            raise InvalidValue(name="topics", value=topics, why="give a list of names, such as ['a', 'b']")
+        made = {
+            topic: await self.consumer(
+                topic, group=group, consumer_id=consumer_id, max_in_flight=max_in_flight, **options
+            )
+            for topic in topics
+        }
+        return AsyncTopicsConsumer(made)
+
     async def groups(self, topic: str) -> list[str]:
         """The names of a topic's groups."""
         info = await self.describe_topic(topic)
@@ -161,6 +181,23 @@ class AsyncBroker(AsyncBrokerCalls):
         """A publish-subscribe topic: a group for each subscriber; created if it does not exist."""
         await self._ensure_topic(name, options)
         return AsyncTopicHandle(self, name)
+
+    async def get_queue(self, name: str) -> "AsyncQueue":
+        """The queue of that name; raises ``QueueNotFound`` if there is none."""
+        if name not in await self.queues():
+            raise QueueNotFound(queue=name)
+        return AsyncQueue(self, name)
+
+    async def get_topic(self, name: str) -> "AsyncTopicHandle":
+        """The topic of that name, which may be a queue; raises ``TopicNotFound`` if there is none."""
+        if not await self.topic_exists(name):
+            raise TopicNotFound(topic=name)
+        return AsyncTopicHandle(self, name)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue and its messages; raises ``QueueNotFound`` if there is none."""
+        await self.get_queue(name)
+        await self.delete_topic(name)
 
     async def _ensure_topic(self, name: str, options: TopicOptions) -> None:
         if name not in await self.topics():

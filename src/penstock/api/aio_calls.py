@@ -43,6 +43,10 @@ class AsyncBrokerCalls:
         """The names of all topics."""
         return await self._driver.run(self._operations.topics())
 
+    async def queues(self) -> list[str]:
+        """The names of all queues: topics with the group ``default`` of the kind ``queue``."""
+        return await self._driver.run(self._operations.queues())
+
     async def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""
         return await self._driver.run(self._operations.topic_exists(topic))

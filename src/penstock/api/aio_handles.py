@@ -13,6 +13,7 @@ from penstock.errors import Closed
 from penstock.model.message import AsyncReceivedMessage, Message, Receipt
 from penstock.types import Duration, duration_ms
 
+TURN_MS = 20  # A consumer of several topics waits this long at each of them.
 ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
 
 
@@ -100,6 +101,84 @@ class AsyncConsumer:
         """Give back at once what was not answered."""
         if not self._operations.closed:
             await self._driver.run(self._operations.close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncTopicsConsumer:
+    """Takes messages of one group of several topics, from each in turn; made by ``consumer_of_topics``.
+
+    It has one consumer for each topic.  While all of them are empty, it waits for ``TURN_MS`` at one after
+    the other; so a message is received at the latest after one such turn.
+    """
+
+    def __init__(self, consumers: dict[str, AsyncConsumer]) -> None:
+        self._consumers = consumers
+        self._order = list(consumers)
+        self._closed = False
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics it takes messages from."""
+        return list(self._consumers)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages this consumer holds and has not answered."""
+        return sum(consumer.in_flight for consumer in self._consumers.values())
+
+    async def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[AsyncReceivedMessage]:
+        """Up to ``max_messages`` of any topics, as soon as there is one; an empty list after ``wait``."""
+        left_ms = duration_ms("wait", wait) if wait else 0
+        found = await self._sweep(max_messages)
+        while not found and left_ms > 0:
+            turn_ms = min(TURN_MS, left_ms)
+            left_ms -= turn_ms
+            found = await self._next().receive(max_messages, turn_ms / 1000)
+            if not found:
+                found = await self._sweep(max_messages)
+        return found
+
+    async def _sweep(self, max_messages: int) -> list[AsyncReceivedMessage]:
+        """What there is now."""
+        found: list[AsyncReceivedMessage] = []
+        for _ in self._order:
+            if len(found) < max_messages:
+                found += await self._next().receive(max_messages - len(found))
+        return found
+
+    def _next(self) -> AsyncConsumer:
+        """The consumer whose turn it is."""
+        self._order.append(self._order.pop(0))
+        return self._consumers[self._order[-1]]
+
+    async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
+        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        while not self._closed:
+            try:
+                messages = await self.receive(1, ITERATION_WAIT_MS / 1000)
+            except Closed:
+                return
+            for message in messages:
+                yield message
+
+    async def ack(self, messages: AsyncReceivedMessage | list[AsyncReceivedMessage]) -> None:
+        """The work is done."""
+        some = messages if isinstance(messages, list) else [messages]
+        for topic in dict.fromkeys(message.topic for message in some):
+            await self._consumers[topic].ack([message for message in some if message.topic == topic])
+
+    async def close(self) -> None:
+        """Give back at once what was not answered."""
+        self._closed = True
+        for consumer in self._consumers.values():
+            await consumer.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -14,16 +14,16 @@ durable as the topic promises.  ``penstock.connect(url)`` gives the same class o
 connection, and ``penstock.aio`` the same methods for asyncio (``aio.py``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api.broker_calls import BrokerCalls
-from penstock.api.handles import Consumer, Producer
+from penstock.api.handles import Consumer, Producer, TopicsConsumer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
-from penstock.errors import TopicExists
+from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
 from penstock.model.ids import is_uuid, place_of
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received
@@ -107,6 +107,26 @@ class Broker(BrokerCalls):
         )
         return Consumer(made, self._driver)
 
+    def consumer_of_topics(
+        self,
+        topics: Sequence[str],
+        *,
+        group: str = "default",
+        consumer_id: str | None = None,
+        max_in_flight: int | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> TopicsConsumer:
+        """A consumer of the groups of that name of several topics; ``max_in_flight`` is for each topic."""
+        if isinstance(topics, str) or not topics:
+            raise InvalidValue(name="topics", value=topics, why="give a list of names, such as ['a', 'b']")
+        made = {
+            topic: self.consumer(
+                topic, group=group, consumer_id=consumer_id, max_in_flight=max_in_flight, **options
+            )
+            for topic in topics
+        }
+        return TopicsConsumer(made)
+
     def groups(self, topic: str) -> list[str]:
         """The names of a topic's groups."""
         info = self.describe_topic(topic)
@@ -158,6 +178,23 @@ class Broker(BrokerCalls):
         """A publish-subscribe topic: a group for each subscriber; created if it does not exist."""
         self._ensure_topic(name, options)
         return TopicHandle(self, name)
+
+    def get_queue(self, name: str) -> "Queue":
+        """The queue of that name; raises ``QueueNotFound`` if there is none."""
+        if name not in self.queues():
+            raise QueueNotFound(queue=name)
+        return Queue(self, name)
+
+    def get_topic(self, name: str) -> "TopicHandle":
+        """The topic of that name, which may be a queue; raises ``TopicNotFound`` if there is none."""
+        if not self.topic_exists(name):
+            raise TopicNotFound(topic=name)
+        return TopicHandle(self, name)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and its messages; raises ``QueueNotFound`` if there is none."""
+        self.get_queue(name)
+        self.delete_topic(name)
 
     def _ensure_topic(self, name: str, options: TopicOptions) -> None:
         if name not in self.topics():

@@ -43,6 +43,10 @@ class BrokerCalls:
         """The names of all topics."""
         return self._driver.run(self._operations.topics())
 
+    def queues(self) -> list[str]:
+        """The names of all queues: topics with the group ``default`` of the kind ``queue``."""
+        return self._driver.run(self._operations.queues())
+
     def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""
         return self._driver.run(self._operations.topic_exists(topic))

@@ -10,6 +10,7 @@ from penstock.errors import Closed
 from penstock.model.message import Message, Receipt, ReceivedMessage
 from penstock.types import Duration, duration_ms
 
+TURN_MS = 20  # A consumer of several topics waits this long at each of them.
 ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
 
 
@@ -96,6 +97,83 @@ class Consumer:
         """Give back at once what was not answered."""
         if not self._operations.closed:
             self._driver.run(self._operations.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class TopicsConsumer:
+    """Takes messages of one group of several topics, from each in turn; made by ``consumer_of_topics``.
+
+    It has one consumer for each topic.  While all of them are empty, it waits for ``TURN_MS`` at one after
+    the other; so a message is received at the latest after one such turn.
+    """
+
+    def __init__(self, consumers: dict[str, Consumer]) -> None:
+        self._consumers = consumers
+        self._order = list(consumers)
+        self._closed = False
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics it takes messages from."""
+        return list(self._consumers)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages this consumer holds and has not answered."""
+        return sum(consumer.in_flight for consumer in self._consumers.values())
+
+    def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[ReceivedMessage]:
+        """Up to ``max_messages`` of any topics, as soon as there is one; an empty list after ``wait``."""
+        left_ms = duration_ms("wait", wait) if wait else 0
+        found = self._sweep(max_messages)
+        while not found and left_ms > 0:
+            turn_ms = min(TURN_MS, left_ms)
+            left_ms -= turn_ms
+            found = self._next().receive(max_messages, turn_ms / 1000)
+            if not found:
+                found = self._sweep(max_messages)
+        return found
+
+    def _sweep(self, max_messages: int) -> list[ReceivedMessage]:
+        """What there is now."""
+        found: list[ReceivedMessage] = []
+        for _ in self._order:
+            if len(found) < max_messages:
+                found += self._next().receive(max_messages - len(found))
+        return found
+
+    def _next(self) -> Consumer:
+        """The consumer whose turn it is."""
+        self._order.append(self._order.pop(0))
+        return self._consumers[self._order[-1]]
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        while not self._closed:
+            try:
+                messages = self.receive(1, ITERATION_WAIT_MS / 1000)
+            except Closed:
+                return
+            yield from messages
+
+    def ack(self, messages: ReceivedMessage | list[ReceivedMessage]) -> None:
+        """The work is done."""
+        some = messages if isinstance(messages, list) else [messages]
+        for topic in dict.fromkeys(message.topic for message in some):
+            self._consumers[topic].ack([message for message in some if message.topic == topic])
+
+    def close(self) -> None:
+        """Give back at once what was not answered."""
+        self._closed = True
+        for consumer in self._consumers.values():
+            consumer.close()
 
     def __enter__(self) -> Self:
         return self

@@ -45,6 +45,7 @@ from penstock.model.info import (
 from penstock.model.message import Message, Receipt, StoredMessage
 from penstock.model.owners import OneNode, Owners
 from penstock.model.trace import Trace
+from penstock.operations.call import DEFAULT_GROUP
 from penstock.types import Duration, Instant
 
 
@@ -119,6 +120,11 @@ class LocalOperations(ProtocolOperations):
     def topics(self) -> list[str]:
         """The names of all topics, without the broker's own."""
         return sorted(name for name in self._core.state.topics if not name.startswith("__"))
+
+    def queues(self) -> Steps[list[str]]:
+        """Topics with a queue group ``default``."""
+        yield from ()
+        return [name for name in self._core.coordination.topics(DEFAULT_GROUP, "queue") if name[:2] != "__"]
 
     def topic_exists(self, topic: str) -> bool:
         try:

@@ -17,6 +17,7 @@ class ProgramOperations:
         self.create_topic = operations.create_topic
         self.alter_topic = operations.alter_topic
         self.delete_topic = operations.delete_topic
+        self.queues = operations.queues
         self.describe_topic = operations.describe_topic
         self.publish_batch = operations.publish_batch
         self.append = operations.append

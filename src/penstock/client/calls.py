@@ -45,6 +45,11 @@ class RemoteCalls(Caller):
         return answer
 
     @work
+    async def queues(self) -> list[str]:
+        answer: list[str] = await self._call("queues")
+        return answer
+
+    @work
     async def topic_exists(self, topic: str) -> bool:
         answer: bool = await self._call("topic_exists", topic=topic)
         return answer

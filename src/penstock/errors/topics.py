@@ -16,6 +16,18 @@ class TopicNotFound(RequestError):
     topic: str
 
 
+class QueueNotFound(RequestError):
+    """No queue has that name.
+
+    Cause: a misspelt name, or a topic without a group ``default`` of the kind ``queue``, which is no queue.
+    Do: create the queue with ``broker.queue(name)``, or check the name; ``broker.queues()`` lists them.
+    """
+
+    code = "QUEUE_NOT_FOUND"
+    sentence = "there is no queue {queue!r}; create it first, or check the name"
+    queue: str
+
+
 class TopicExists(RequestError):
     """A topic with that name already exists.
 

@@ -254,6 +254,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "alter_topic": Call(AlterTopicArguments, None, IDEMPOTENT),
     "delete_topic": Call(DeleteTopicArguments, None, done_when(TopicNotFound)),
     "topics": Call(NoArguments, list[str], READ_ONLY),
+    "queues": Call(NoArguments, list[str], READ_ONLY),
     "topic_exists": Call(TopicExistsArguments, bool, READ_ONLY),
     "describe_topic": Call(DescribeTopicArguments, TopicInfo, READ_ONLY),
     "stage": Call(StageArguments, int, IDEMPOTENT),

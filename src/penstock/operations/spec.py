@@ -77,6 +77,10 @@ class TopicOperations(Protocol):
     def topics(self) -> list[str]:
         """The names of all topics."""
 
+    @operation("describe", result_filter="visible_topics", retry=READ_ONLY, route="cluster", merge="names")
+    def queues(self) -> list[str]:
+        """The names of all queues: topics with the group ``default`` of the kind ``queue``."""
+
     @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
     def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""

@@ -18,7 +18,8 @@ consumer that holds more messages than another waiting one lets that one go firs
 large request gets only its share.  So a consumer that prefetches does not keep messages
 from idle consumers.  What a consumer processes within ``AHEAD_MS`` is not shared, because
 small portions cost more than they gain.  With a backlog nobody waits, and every
-consumer gets what it requests.
+consumer gets what it requests.  Consumers that take one message at a time get them in
+turn: one that comes back while others wait lets them go first.
 """
 
 from collections.abc import Set as AbstractSet
@@ -84,6 +85,11 @@ class Queues:
                 topic.wake()
                 yield GiveWay()
                 continue
+            if hungry and limit == 1 and not waited and not given_way and self._has_ready(consumer.group):
+                given_way += 1
+                topic.wake()
+                yield from _while_hungry(consumer, GiveWay())
+                continue
             room = min(limit, consumer.in_flight_max - consumer.in_flight)
             messages = self._leases.take(topic, consumer, self._share(consumer, room) if hungry else room)
             if messages:
@@ -114,6 +120,11 @@ class Queues:
                 break
         else:
             return False
+        return self._has_ready(group)
+
+    def _has_ready(self, group: Group) -> bool:
+        """Whether a message of the group can be delivered now."""
+        now_ms = self._state.clock.steady_ms()
         for partition in group.topic.partitions.owned:
             cursor = partition.groups[group.name]
             if cursor.engine.has_ready(cursor.high, now_ms):
@@ -623,11 +634,19 @@ def partitions_of(topic: Topic, runs: list[LeaseRun]) -> list[Partition]:
 
 def _until_arrival(consumer: GroupConsumer, room: int, until_ms: int) -> Steps[None]:
     """Wait for something to happen on the topic."""
-    hungry = consumer.group.hungry
+    arrival = Arrival(consumer.group.topic, until_ms)
     if room > 0:
-        hungry[consumer.number] = consumer
+        yield from _while_hungry(consumer, arrival)
+    else:
+        yield arrival
+
+
+def _while_hungry(consumer: GroupConsumer, step: Arrival | GiveWay) -> Steps[None]:
+    """Others see meanwhile that the consumer could do something."""
+    hungry = consumer.group.hungry
+    hungry[consumer.number] = consumer
     try:
-        yield Arrival(consumer.group.topic, until_ms)
+        yield step
     finally:
         hungry.pop(consumer.number, None)
 

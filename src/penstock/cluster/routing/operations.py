@@ -30,6 +30,9 @@ from penstock.wire.kafka.codes import Code
 class ClusterOperations(ConsumerRouter):
     """``LocalOperations`` for the whole cluster; what is not here every node does itself."""
 
+    def queues(self) -> Steps[list[str]]:
+        return self.at_all("queues", self._local.queues, None, (), merging.names)
+
     def describe_topic(self, name: str) -> Steps[TopicInfo]:
         return self.at_all("describe_topic", self._local.describe_topic, name, (name,), merging.topic_info)
 

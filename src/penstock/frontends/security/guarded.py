@@ -93,6 +93,10 @@ class GuardedOperations(Guard):
         self._check("topics")
         return visible_topics(self, self._operations.topics())
 
+    def queues(self) -> Steps[list[str]]:
+        self._check("queues")
+        return filtered(visible_topics, self, self._operations.queues())
+
     def topic_exists(self, topic: str) -> bool:
         if topic not in self._allowed["topic_exists"]:
             self._check_topic("topic_exists", topic)

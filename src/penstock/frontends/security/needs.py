@@ -10,6 +10,7 @@ NEEDS: Final = {
     "alter_topic": Need("admin", topic="name", audited=True),
     "delete_topic": Need("admin", topic="name", acl="delete", audited=True),
     "topics": Need("describe"),
+    "queues": Need("describe"),
     "topic_exists": Need("describe", topic="topic"),
     "describe_topic": Need("describe", topic="name"),
     "publish_batch": Need("publish", topic="topic"),
