@@ -688,7 +688,7 @@ def test_one_consumer_takes_messages_of_several_topics_in_turn(broker: TestBroke
         ]
         assert (late.value, consumer.topics) == (b"late", ["a", "b"])
     assert (broker.depth("a", "g"), broker.depth("b", "g")) == (0, 1)
-    for wrong in ("a", []):
+    for wrong in ("a", ()):
         with pytest.raises(InvalidValue, match="list of names"):
             broker.consumer_of_topics(wrong)
 

@@ -133,18 +133,25 @@ def serve(
         logging.getLogger("penstock").warning("%s (%s) has %s", name, origin, reason)
     beside = PipelineBeside("archive", **_query_socket(loaded.config)) if archive else None
     from penstock.frontends.serve import run  # Only now: configuration errors need no broker.
+    from penstock.frontends.systemd import READY, STOPPING, notify
 
     def ready(addresses: "Addresses", first_key: str | None) -> None:
         show(loaded.config, addresses, first_key=first_key, archive=archive)
         if beside is not None:
             beside.start(scheme(loaded.config).format(shown(*addresses["native"])))
+        notify(READY, os.environ)
+
+    def stopping() -> None:
+        notify(STOPPING, os.environ)
+        if beside is not None:
+            beside.stop()
 
     members: list[ClusterMember] = []
     try:
         run(
             loaded.config,
             ready,
-            (lambda: None) if beside is None else beside.stop,
+            stopping,
             _membership(loaded.config, members),
         )
     except (DirectoryInUse, DirectoryUnusable) as error:
