@@ -281,6 +281,19 @@ async def test_the_group_of_a_single_subscriber_ends_with_its_connection() -> No
 
 
 @both_loops
+async def test_subscribing_twice_at_once_keeps_the_private_group() -> None:
+    async with serving() as place:
+        peer = await place.connect()
+        peer.send(command(SUB, Topic="t") * 2)
+        assert [await peer.line(), await peer.line()] == [b"OK Subscribed to t\n"] * 2
+
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+
+        assert (await delivery(peer))["Payload"] == "p"
+        assert len(await place.broker.groups("t")) == 1
+
+
+@both_loops
 async def test_private_groups_that_a_killed_server_left_behind_are_deleted() -> None:
     async with serving() as place:
         await place.broker.create_topic("t", partitions=1)

@@ -17,8 +17,8 @@ Every subscriber gets every message that is published after its SUB, and what it
 not acknowledge again after the visibility timeout: it has a group of its own, which is
 deleted when the connection ends, and at the latest by the first SUB after a crash.
 Subscribers that name a group share its messages instead, and what one of them left goes to
-another.  Leases, retries and dead letters are the broker's.  Payloads are text: bytes of other clients that
-are no UTF-8 arrive with replacement characters.
+another.  Leases, retries and dead letters are the broker's.  Payloads are text: bytes of
+other clients that are no UTF-8 arrive with replacement characters.
 """
 
 import logging
@@ -200,8 +200,9 @@ class KQueueSession:
             if error is not None:
                 self._fail(error)
                 return
-            subscription = Subscription(self, consumer, topic, None if named else group)
-            if self._gone or (topic, group) in self._subscriptions:
+            twice = (topic, group) in self._subscriptions  # Asked for again before the first was answered.
+            subscription = Subscription(self, consumer, topic, None if named or twice else group)
+            if self._gone or twice:
                 subscription.close()
             else:
                 self._subscriptions[topic, group] = subscription
