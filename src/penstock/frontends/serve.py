@@ -160,36 +160,38 @@ class Server:
     def _listener(self, name: str) -> Listener | BindingListener:
         """A protocol's modules are imported where it is on: docs/benchmarks/memory.md has what each costs."""
         shared = (self.broker, self.config.limits, self.connections, self.gateway)
+        made: Listener | BindingListener
         match name:
             case "native":
                 from penstock.frontends.kqueue.server import KQueueProtocol
                 from penstock.frontends.native.server import NativeListener
 
-                return NativeListener(*shared, KQueueProtocol(self.broker, self.gateway))
+                made = NativeListener(*shared, KQueueProtocol(self.broker, self.gateway))
             case "text":
                 from penstock.frontends.text.server import TextListener
 
-                return TextListener(*shared)
+                made = TextListener(*shared)
             case "status":
                 from penstock.frontends.status.server import StatusListener
 
-                return StatusListener(*shared, self.config.http, listening(self.config, "status"))
+                made = StatusListener(*shared, self.config.http, listening(self.config, "status"))
             case "http":
                 from penstock.frontends.http.server import HttpListener
 
-                return HttpListener(*shared, self.config.http, listening(self.config, "http"))
+                made = HttpListener(*shared, self.config.http, listening(self.config, "http"))
             case "sqs":
                 from penstock.frontends.sqs.server import SqsListener
 
-                return SqsListener(*shared, self.config.http, listening(self.config, "sqs"))
+                made = SqsListener(*shared, self.config.http, listening(self.config, "sqs"))
             case "grpc":
                 from penstock.frontends.grpc.server import GrpcListener
 
-                return GrpcListener(*shared, self.config.grpc)
+                made = GrpcListener(*shared, self.config.grpc)
             case _:
                 from penstock.frontends.kafka.server import KafkaListener
 
-                return KafkaListener(*shared, self.config.kafka, defaults=self.config.topic)
+                made = KafkaListener(*shared, self.config.kafka, defaults=self.config.topic)
+        return made
 
     async def _make_first_key(self) -> None:
         """Without it no one could log in to create one."""

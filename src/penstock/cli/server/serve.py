@@ -121,9 +121,9 @@ def serve(
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
-        "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "listen.grpc": grpc, "cluster.name": cluster,
-        "cluster.store": store, "cluster.node": node, "cluster.advertise": advertise, "cluster.peer": peer,
-        "security.insecure": "true" if insecure else None,
+        "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "listen.grpc": grpc,
+        "cluster.name": cluster, "cluster.store": store, "cluster.node": node, "cluster.advertise": advertise,
+        "cluster.peer": peer, "security.insecure": "true" if insecure else None,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
     if archive:

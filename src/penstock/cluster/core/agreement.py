@@ -97,7 +97,10 @@ class MetadataLog:
         name = meta_name(number)
         try:
             change = msgspec.json.decode(unwrap("meta", name, data), type=_Envelope).change
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # Skipping it would let two nodes disagree.
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+        ) as error:  # Skipping it would let two nodes disagree.
             raise CorruptionError(path=name, position=0, why=str(error)) from error
         self.state.apply(change)
         self._on_change()
