@@ -103,8 +103,7 @@ class ServerProcess(Process):
     ) -> None:
         others = ("--text", "off", "--status", "off", "--kafka", "127.0.0.1:0" if kafka else "off")
         chosen = ("--native", "127.0.0.1:0", "--http", "127.0.0.1:0" if http else "off")
-        chosen += ("--grpc", "127.0.0.1:0" if grpc else "off")
-        flags = ("--data", directory, *chosen, *others)
+        flags = ("--data", directory, *chosen, "--grpc", "127.0.0.1:0" if grpc else "off", *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said = said_until_ready(self.line)
         self.ready_seconds = time.perf_counter() - self.started

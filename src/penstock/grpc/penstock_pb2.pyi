@@ -2827,7 +2827,10 @@ class CreateKeyRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     GRANTS_FIELD_NUMBER: _builtins.int
     QUOTA_FIELD_NUMBER: _builtins.int
+    SIGNING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    signing: _builtins.bool
+    """It can also sign requests of SQS clients."""
     @_builtins.property
     def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Grant]: ...
     @_builtins.property
@@ -2838,10 +2841,11 @@ class CreateKeyRequest(_message.Message):
         name: _builtins.str = ...,
         grants: _abc.Iterable[Global___Grant] | None = ...,
         quota: Global___Quota | None = ...,
+        signing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants", "name", b"name", "quota", b"quota"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants", "name", b"name", "quota", b"quota", "signing", b"signing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

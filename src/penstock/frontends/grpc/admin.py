@@ -245,7 +245,8 @@ def quota_in(request: Any) -> Quota:
 
 async def create_key(call: GrpcCall, request: pb.CreateKeyRequest) -> pb.NewKey:
     made = pb.NewKey()
-    work = call.operations.create_key(request.name, grants_in(request), quota_in(request))
+    grants, quota = grants_in(request), quota_in(request)
+    work = call.operations.create_key(request.name, grants, quota, request.signing)
     fill(made, await call.run(work))
     return made
 
