@@ -100,12 +100,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     data, log = folder / "data", folder / "server.log"
     command = [sys.executable, "-m", "penstock", "serve", "--data", str(data), "--native", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [*command, "--text", "off", "--status", "off", "--http", "off", "--kafka", "off"],
-        stdout=subprocess.PIPE,
-        stderr=log.open("w"),
-        text=True,
-    )
+    command += ["--text", "off", "--status", "off", "--http", "off", "--kafka", "off"]
+    with log.open("w") as lines:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, text=True)
     assert process.stdout is not None
     try:
         facts = dict(line.split(maxsplit=1) for line in iter(process.stdout.readline, "ready\n"))
