@@ -272,8 +272,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
     """Defaults for new topics, and whether missing topics are created."""
 
-    # Publishing to or consuming a topic that does not exist creates it, over every protocol;
-    # false: it is the error TOPIC_NOT_FOUND.
+    # Publishing to or consuming a topic that does not exist creates it, over every protocol (but PUB and
+    # CONSUME of the text and KQueue protocols never do); false: it is the error TOPIC_NOT_FOUND.
     auto_create: bool = True
 
     @property
