@@ -45,7 +45,7 @@ def server() -> Iterator[VirtualServer]:
 
 
 def warm(broker: RemoteBroker) -> None:
-    """Publish until there is a line."""
+    """Publish until there is a channel."""
     for _ in range(direct.DIRECT_MIN + 1):
         broker.publish("orders", b"warm")
     assert broker._direct.channel is not None
@@ -80,10 +80,10 @@ def interrupt_when_busy(broker: RemoteBroker) -> None:
     threading.Thread(target=interrupt).start()
 
 
-# The line.
+# The channel.
 
 
-def test_who_publishes_much_gets_a_line_and_who_publishes_little_does_not(server: VirtualServer) -> None:
+def test_who_publishes_much_gets_a_channel_and_who_publishes_little_does_not(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
         for number in range(direct.DIRECT_MIN):
             assert broker.publish("orders", b"%d" % number).offset == number
@@ -96,7 +96,7 @@ def test_who_publishes_much_gets_a_line_and_who_publishes_little_does_not(server
     until(lambda: not server.listener.connections.open)
 
 
-def test_the_line_carries_everything_that_the_loop_does(server: VirtualServer) -> None:
+def test_the_channel_carries_everything_that_the_loop_does(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
         broker.alter_topic("orders", partitions=3)
         warm(broker)
@@ -140,7 +140,7 @@ def test_bad_input_is_refused_in_the_same_words(server: VirtualServer) -> None:
         assert broker.publish("orders", b"x").offset == direct.DIRECT_MIN + 1
 
 
-def test_the_line_shows_the_same_key() -> None:
+def test_the_channel_shows_the_same_key() -> None:
     with VirtualServer(authentication=True) as server:
         server.run(server.broker.create_topic("orders"))
         with penstock.connect(server.url, key=server.key) as broker:
@@ -150,7 +150,7 @@ def test_the_line_shows_the_same_key() -> None:
 
 
 @pytest.mark.parametrize("kind", ["linger", "none", "ttl", "waits for room"])
-def test_who_could_not_use_a_line_gets_none(server: VirtualServer, kind: str) -> None:
+def test_who_could_not_use_a_channel_gets_none(server: VirtualServer, kind: str) -> None:
     with penstock.connect(server.url, linger="1ms" if kind == "linger" else 0) as broker:
         if kind == "waits for room":
             broker.alter_topic("orders", depth_max=1000, depth_policy="wait")
@@ -175,17 +175,17 @@ def test_without_room_for_a_second_connection_the_first_does_it() -> None:
             assert broker._direct.channel is None
 
 
-def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer) -> None:
+def test_a_new_connection_is_the_end_of_the_old_ones_channel(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
         warm(broker)
-        line = broker._direct.channel
+        before = broker._direct.channel
         connection = broker._client.session._connection
         assert connection is not None
         broker._portal.post(lambda: connection._abort("cut"))
         until(lambda: broker._client.session.generation == 2)
 
         assert broker.publish("orders", b"x").offset == direct.DIRECT_MIN + 1
-        assert broker._direct.channel is None is not line
+        assert broker._direct.channel is None is not before
 
 
 # Order.
@@ -294,11 +294,11 @@ def test_threads_that_publish_in_turn_and_at_once_keep_their_own_order(server: V
             assert own == [b"%d-%d" % (name, number) for number in range(150)]
 
 
-# What the line does not answer.
+# What the channel does not answer.
 
 
 class Slow:
-    """A scripted server, and a client in another thread that has a line to it."""
+    """A scripted server, and a client in another thread that has a channel to it."""
 
     def __init__(self, server: Scripted) -> None:
         self.server = server
@@ -317,7 +317,7 @@ class Slow:
     def publish(self) -> "asyncio.Future[Receipt]":
         return asyncio.ensure_future(asyncio.to_thread(self.broker.publish, "orders", b"x"))
 
-    def by_line(self, request: Request) -> bool:
+    def by_channel(self, request: Request) -> bool:
         return request.writer is self.first.writer
 
 
@@ -326,15 +326,15 @@ def slow() -> Slow:
     return Slow(Scripted())
 
 
-async def test_a_lost_line_loses_nothing_and_repeats_what_the_server_can_recognise(slow: Slow) -> None:
+async def test_a_lost_channel_loses_nothing_and_repeats_what_the_server_can_recognise(slow: Slow) -> None:
     async with slow.server:
         await slow.connect()
         publishing = slow.publish()
         first = await slow.server.request()
-        assert slow.by_line(first)
+        assert slow.by_channel(first)
         first.cut()
         again = await slow.server.request()
-        assert not slow.by_line(again)
+        assert not slow.by_channel(again)
         assert again.publish().batches == first.publish().batches
         again.published(77, native.DUPLICATE)
 
@@ -342,7 +342,7 @@ async def test_a_lost_line_loses_nothing_and_repeats_what_the_server_can_recogni
         assert (receipt.offset, receipt.duplicate) == (77, False)
         following = slow.publish()
         request = await slow.server.request()
-        assert not slow.by_line(request)
+        assert not slow.by_channel(request)
         request.published(78)
         assert (await following).offset == 78
         await asyncio.to_thread(slow.broker.close)
@@ -357,7 +357,7 @@ async def test_an_answer_that_takes_long_is_left_to_the_loop(
         publishing = slow.publish()
         first = await slow.server.request()
         again = await slow.server.request()
-        assert (slow.by_line(first), slow.by_line(again)) == (True, False)
+        assert (slow.by_channel(first), slow.by_channel(again)) == (True, False)
         assert again.publish().batches == first.publish().batches
         again.published(50)
 
@@ -388,7 +388,7 @@ async def test_the_programs_own_limit_of_time_is_kept(slow: Slow, monkeypatch: p
         bytes([native.ERROR]) + (1).to_bytes(4, "big") + b"?",
     ],
 )
-async def test_a_line_that_says_something_else_is_given_up(slow: Slow, answer: bytes) -> None:
+async def test_a_channel_that_says_something_else_is_given_up(slow: Slow, answer: bytes) -> None:
     async with slow.server:
         await slow.connect()
         publishing = slow.publish()
@@ -414,9 +414,11 @@ async def test_a_topic_that_has_changed_is_looked_at_again(slow: Slow) -> None:
 
         assert (await publishing).offset == 50
         following = slow.publish()
-        by_line = await slow.server.request()
-        assert slow.by_line(by_line)  # It was refused in so many words: the line is as good as before.
-        by_line.published(51)
+        by_channel = await slow.server.request()
+        assert slow.by_channel(
+            by_channel
+        )  # It was refused in so many words: the channel is as good as before.
+        by_channel.published(51)
         assert (await following).offset == 51
         await asyncio.to_thread(slow.broker.close)
 
@@ -441,7 +443,7 @@ async def test_what_is_refused_for_now_is_tried_by_the_loop_and_leaves_no_gap(
         else:
             first.refused(Overloaded(what="requests", limit=1))
         again = await slow.server.request()
-        assert (slow.by_line(first), slow.by_line(again)) == (True, False)
+        assert (slow.by_channel(first), slow.by_channel(again)) == (True, False)
         assert (
             numbers_of(again)[0] != numbers_of(first)[0]
         )  # A number that was refused belongs to the channel.
@@ -450,7 +452,7 @@ async def test_what_is_refused_for_now_is_tried_by_the_loop_and_leaves_no_gap(
 
         following = slow.publish()
         request = await slow.server.request()
-        assert slow.by_line(request)
+        assert slow.by_channel(request)
         assert numbers_of(request) == numbers_of(first)
         request.published(51)
         assert (await following).offset == 51
@@ -502,7 +504,7 @@ async def test_what_was_interrupted_is_sent_again_by_the_loop_before_what_follow
         first = await slow.server.request()
         following = slow.publish()
         again = await slow.server.request()
-        assert (slow.by_line(first), slow.by_line(again)) == (True, False)
+        assert (slow.by_channel(first), slow.by_channel(again)) == (True, False)
         assert again.publish().batches == first.publish().batches
         again.published(50, native.DUPLICATE)
         request = await slow.server.request()
@@ -520,7 +522,7 @@ async def test_a_server_that_has_lost_the_numbers_of_the_channel_gets_others(slo
         first = await slow.server.request()
         first.refused(SequenceOutOfOrder(producer_id=1, sequence=1, expected=0))
         again = await slow.server.request()
-        assert not slow.by_line(again)
+        assert not slow.by_channel(again)
         assert numbers_of(again)[0] != numbers_of(first)[0]
         again.published(50)
 

@@ -1,4 +1,4 @@
-"""Signals at every point of a lone publish at which Python looks for them.
+"""Signals at every point of a direct publish at which Python looks for them.
 
 Whatever Ctrl-C has interrupted, the next publishes work, nothing is there twice,
 and what another thread has published meanwhile arrives.  A handler that returns
@@ -126,7 +126,7 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
         with penstock.connect(server.url) as broker:
             broker.publish("orders", b"warm")
             if kind == "others wait":
-                broker.publish("orders", b"warm")  # So that there is a line.
+                broker.publish("orders", b"warm")  # So that there is a channel.
                 monkeypatch.setattr(blocking_connection.BlockingConnection, "ask", ask_while_others_come)
             more = interrupted(broker, number, kind)
             monkeypatch.setattr(blocking_connection.BlockingConnection, "ask", ask)

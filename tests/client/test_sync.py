@@ -225,7 +225,7 @@ def test_an_interrupt_while_the_loop_is_woken_does_not_leave_it_asleep(
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Newer Pythons say so of threads.
 def test_after_a_fork_the_parent_goes_on_and_the_child_connects_anew(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
-        for _ in range(DIRECT_MIN + 1):  # So that there is a line, too.
+        for _ in range(DIRECT_MIN + 1):  # So that there is a channel, too.
             broker.publish("orders", b"parent")
         child = os.fork()
         if child == 0:

@@ -30,7 +30,9 @@ def traced(operations: T) -> T:
 
 def begin_publish(topic: str, messages: list[Any]) -> "Sending | None":
     """The span of a publish, with the messages that carry it; None where nobody wants one."""
-    return cast("Sending", _otel().Sending(topic, messages)) if is_set_up() else None
+    if "opentelemetry.trace" not in sys.modules or not is_set_up():
+        return None
+    return cast("Sending", _otel().Sending(topic, messages))
 
 
 def _otel() -> Any:

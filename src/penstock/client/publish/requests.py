@@ -8,6 +8,7 @@ explicit producers (``producer.py``) have numbers of their own, and share the re
 
 from penstock.client.publish.units import PublishBatch, Unit, batches_of
 from penstock.errors import ProtocolViolation
+from penstock.model.message import receipts_from
 from penstock.wire.native import REFUSED, PublishOutcome, decode_published, encode_publish
 from penstock.wire.native_bodies import Metadata, decode_error
 
@@ -25,25 +26,6 @@ class Numbers:
         """A number was perhaps used: it must never be used for something else."""
         self.producer_id = -1
         self.following.clear()
-
-
-def encode_batches(
-    batches: list[PublishBatch], codec: int, now_ms: int, numbers: Numbers
-) -> list[tuple[int, bytes]]:
-    """Bytes for each batch, with the next numbers, which are not used up before the batch is written."""
-    producer_id = numbers.producer_id
-    following = dict(numbers.following)
-    encoded: list[tuple[int, bytes]] = []
-    for batch in batches:
-        attributes = batch.attributes | codec
-        if producer_id < 0:
-            data = batch.builder.build(now_ms, now_ms, attributes)
-        else:
-            batch.sequence = following.get(batch.partition, 0)
-            following[batch.partition] = batch.following
-            data = batch.builder.build(now_ms, now_ms, attributes, producer_id, 0, batch.sequence)
-        encoded.append((batch.partition, bytes(data)))
-    return encoded
 
 
 class PublishRequest:
@@ -77,7 +59,20 @@ class UnitsRequest(PublishRequest):
         self.units = units
         self.numbers = numbers
         self.batches = batches_of(units, anywhere % metadata.settings.partitions)
-        encoded = encode_batches(self.batches, codec, now_ms, numbers)
+        producer_id, following = (
+            numbers.producer_id,
+            dict(numbers.following),
+        )  # Used up when they are written.
+        encoded: list[tuple[int, bytes]] = []
+        for batch in self.batches:
+            partition, attributes = batch.partition, batch.attributes | codec
+            if producer_id < 0:
+                data = batch.builder.build(now_ms, now_ms, attributes)
+            else:
+                batch.sequence = following.get(partition, 0)
+                following[partition] = batch.following
+                data = batch.builder.build(now_ms, now_ms, attributes, producer_id, 0, batch.sequence)
+            encoded.append((partition, bytes(data)))
         super().__init__(topic, metadata.version, units[0].acks, encoded)
         self.unasked = 0  # How many requests that are not answered are before it.
         self.deadline = 0.0  # On the loop's clock.
@@ -86,7 +81,16 @@ class UnitsRequest(PublishRequest):
     def take_written(self, batch: PublishBatch, outcome: PublishOutcome) -> None:
         """A batch is in the log: its numbers are used, and its units have their receipts."""
         self.numbers.following[batch.partition] = batch.following
-        batch.take(self.topic, outcome)
+        offset = outcome.offset
+        for unit, index, count in batch.owners:
+            receipts = receipts_from(self.topic, batch.partition, offset, outcome.timestamp, count)
+            if count == len(unit.messages):
+                unit.receipts = receipts
+            else:
+                if not unit.receipts:
+                    unit.receipts = [None] * len(unit.messages)
+                unit.receipts[index : index + count] = receipts
+            offset += count
 
 
 def only_outcome(body: bytes) -> PublishOutcome:

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from penstock.config.broker import TopicSettings
 from penstock.errors import RequestError, UnavailableError
-from penstock.model.message import Message, RawHeaders, Receipt, bare_values, receipts_from
+from penstock.model.message import Message, RawHeaders, Receipt, bare_values
 from penstock.model.placing import ANYWHERE, Placed, check_size, dedup_bytes, placed
-from penstock.wire.native import PublishOutcome
 from penstock.wire.records import SEQUENCES, BatchBuilder
 
 RECORD_BYTES: Final = 32  # Around a record: lengths, deltas, and its share of the batch's header.
@@ -159,19 +158,6 @@ class PublishBatch:
     def units(self) -> list[Unit]:
         """Whose messages these are, each once, in order."""
         return list(dict.fromkeys(owner for owner, _, _ in self.owners))
-
-    def take(self, topic: str, outcome: PublishOutcome) -> None:
-        """It was written: every owner gets its receipts."""
-        offset = outcome.offset
-        for unit, index, count in self.owners:
-            receipts = receipts_from(topic, self.partition, offset, outcome.timestamp, count)
-            if count == len(unit.messages):
-                unit.receipts = receipts
-            else:
-                if not unit.receipts:
-                    unit.receipts = [None] * len(unit.messages)
-                unit.receipts[index : index + count] = receipts
-            offset += count
 
 
 def batches_of(units: list[Unit], anywhere: int) -> list[PublishBatch]:
