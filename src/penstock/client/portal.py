@@ -72,6 +72,7 @@ class Portal:
             raise Closed(what="connection of the parent process")
         if self._closed:
             raise Closed(what="broker")
+        assert threading.get_ident() != self._thread.ident, "a callback must not wait for its own loop"
 
     def run(self, work: Work[T]) -> T:
         """Run the work on the loop, and wait for it."""
@@ -84,7 +85,6 @@ class Portal:
 
     def wait(self, begin: Callable[["Waiting[T]"], None]) -> T:
         """Have the loop call ``begin``, and wait until what it is given is told the end."""
-        assert threading.get_ident() != self._thread.ident, "a callback must not wait for its own loop"
         waiting: Waiting[T] = Waiting()
         self.post(lambda: begin(waiting))
         return waiting.outcome()
