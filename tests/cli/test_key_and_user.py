@@ -3,7 +3,7 @@
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.model.access import Grant, Quota
+from penstock.model.access import Grant, Quota, signing_secret
 from penstock.testing import TestBroker
 
 
@@ -24,6 +24,16 @@ def test_a_key_is_printed_alone_and_then_never_again(cli: Cli, penstock: TestBro
     assert listed.lines[0] == "id name may quota since (UTC)"
     assert listed.lines[1].startswith(f"{info.id} billing consumer:orders,eu.*:billing")
     assert made.out.strip() not in listed.out
+
+
+def test_a_key_for_sqs_is_printed_with_aws_credentials(cli: Cli, penstock: TestBroker) -> None:
+    made = cli("key", "create", "jobs", "--grant", "admin:jobs", "--sqs")
+
+    [info] = penstock.keys()
+    key, key_id, secret = made.out.splitlines()
+    assert key_id == f"AWS_ACCESS_KEY_ID={info.id}"
+    assert secret == f"AWS_SECRET_ACCESS_KEY={signing_secret(key.split('_', 2)[2])}"
+    assert penstock._core.access.key(info.id).signing == secret.partition("=")[2]  # type: ignore[union-attr]
 
 
 def test_a_quota_is_written_as_people_write_it(cli: Cli, penstock: TestBroker) -> None:

@@ -160,6 +160,19 @@ def main() -> None:
         "server_answers": answers(),
         "peer_calls": peers(),
         "store_object": objects(),
+        "sqs_request": [
+            b'{"QueueUrl":"http://h/1/q","MessageBody":"x","MessageAttributes":'
+            b'{"a":{"DataType":"Binary","BinaryValue":"AP8="}}}',
+            b'{"QueueUrl":"q","Entries":[{"Id":"1","MessageBody":"x","ReceiptHandle":"h","VisibilityTimeout":1}]}',
+            b"Action=SendMessage&MessageBody=x&MessageAttribute.1.Name=a&MessageAttribute.1.Value.DataType=String"
+            b"&MessageAttribute.1.Value.StringValue=b&AttributeName.1=All&Tag.1.Key=k&Tag.1.Value=v",
+            b"Action=SendMessageBatch&SendMessageBatchRequestEntry.1.Id=a"
+            b"&SendMessageBatchRequestEntry.1.MessageBody=x",
+            b"AWS4-HMAC-SHA256 Credential=k/20300101/r/sqs/aws4_request, SignedHeaders=host;x-amz-date,"
+            b" Signature=0",
+            b"20300101T000000Z",
+            b"AQAAAAAAAQABoe7dXmIAAAAAAAAAAADxRtHlnWEt7g==",
+        ],
     }
     for target, inputs in seeds.items():
         for data in inputs:

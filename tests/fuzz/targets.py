@@ -28,6 +28,7 @@ from penstock.frontends.http.app import Decoding
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.origins import host_name
+from penstock.frontends.sqs.receipts import read_handle
 from penstock.frontends.text.commands import COMMANDS, Refused, is_publish, split_command, split_words
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
 from penstock.operations.calls import CALLS
@@ -52,6 +53,9 @@ from penstock.wire.native_bodies import (
     decode_error_frame,
 )
 from penstock.wire.records import Record, check_batch, decode_batch, read_header
+from penstock.wire.sqs.query import read_form
+from penstock.wire.sqs.requests import ACTIONS, BadRequestBody, decode_json, decode_query
+from penstock.wire.sqs.signatures import SignedRequest, is_signed_by, read_authorization, signed_ms
 
 EXPECTED: Final = (PenstockError, msgspec.MsgspecError, Refused)
 UNPACKED_BYTES_MAX: Final = 1 << 20
@@ -230,10 +234,27 @@ def store_object(data: bytes) -> None:
         attempt(lambda text, kind=kind: msgspec.json.decode(text, type=kind), data)  # type: ignore[misc]
 
 
+def sqs_request(data: bytes) -> None:
+    """A request of every action in both protocols, its signature, and a receipt handle."""
+    for action in ACTIONS:
+        with suppress(BadRequestBody):
+            decode_json(action, data)
+    with suppress(ValueError, BadRequestBody):
+        fields = read_form(data)
+        for action in ACTIONS:
+            decode_query(action, fields)
+    text = data.decode("latin-1")
+    shown = read_authorization(text)
+    if shown is not None:
+        is_signed_by(bytes(32), shown, SignedRequest("POST", text, text, {b"x-amz-date": data}, data))
+    signed_ms({b"x-amz-date": data})
+    read_handle(bytes(16), text)
+
+
 TARGETS: Final[dict[str, Target]] = {
     target.__name__: partial(attempt, target)
     for target in (
         native_frames, kafka_requests, record_batch, text_lines, http_body, journal_event, schedule_record,
-        stored_decision, sealed_file, index_file, server_answers, peer_calls, store_object,
+        stored_decision, sealed_file, index_file, server_answers, peer_calls, store_object, sqs_request,
     )
 }  # fmt: skip

@@ -88,3 +88,14 @@ def test_clear_frees_every_key() -> None:
 
     assert gate.waiting == 0
     assert gate.admit(2, b"red")
+
+
+def test_the_line_behind_a_holder_leaves_out_what_is_settled() -> None:
+    gate = KeyGate()
+    for offset in (1, 2, 3, 4):
+        gate.admit(offset, b"red")
+    gate.done(3)
+
+    assert gate.line(1) == [2, 4]
+    assert (gate.line(2), gate.line(9)) == ([], [])
+    assert (gate.key_of(2), gate.key_of(3)) == (b"red", None)

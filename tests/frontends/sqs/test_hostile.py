@@ -11,8 +11,17 @@ import msgspec
 import pytest
 from tests.frontends.sqs.clients import bodies, post
 
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LimitSettings
+from penstock.frontends.http.consumers.long_polls import Disconnection
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.identity import NOBODY
+from penstock.frontends.sqs.call import SqsCall
+from penstock.frontends.sqs.queues import create_queue
+from penstock.frontends.sqs.receiving import receive_message
+from penstock.frontends.sqs.server import SqsListener
 from penstock.testing.sqs import SqsServer
-from penstock.wire.sqs.requests import ACTIONS
+from penstock.wire.sqs.requests import ACTIONS, CreateQueue, ReceiveMessage
 
 PATIENCE_S = 60
 JSON = {"content-type": "application/x-amz-json-1.0"}
@@ -80,6 +89,43 @@ def test_a_client_that_leaves_in_a_long_poll_keeps_nothing(
     while not found and time.monotonic() < deadline:
         found = bodies(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1))
     assert found == ["for somebody else"]
+
+
+class Leaving(Disconnection):
+    """A connection that is lost after messages were leased for it, and before they are sent."""
+
+    looks = 0
+
+    @property
+    def gone(self) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+    @gone.setter
+    def gone(self, value: bool) -> None:
+        pass
+
+
+async def test_what_cannot_be_sent_is_given_back_and_does_not_count() -> None:
+    async with await EmbeddedAsyncBroker.open() as broker:
+        listener = SqsListener(broker, LimitSettings(), Connections(10))
+
+        def call(lost: Disconnection) -> SqsCall:
+            made = SqsCall(listener.shared, "/", "http://localhost", "", lost)
+            made.operations = listener.shared.gateway.operations(NOBODY)
+            return made
+
+        present = call(Disconnection())
+        await create_queue(present, CreateQueue(queue_name="jobs"))
+        await broker.publish("jobs", b"work")
+        lost = await receive_message(call(Leaving()), ReceiveMessage(queue_url="jobs"))
+        [message] = (
+            await receive_message(present, ReceiveMessage(queue_url="jobs", attribute_names=["All"]))
+        ).messages
+        listener.abort()
+
+    assert lost.messages == []
+    assert message.attributes["ApproximateReceiveCount"] == "1"
 
 
 def waiting(server: SqsServer, name: str) -> bool:

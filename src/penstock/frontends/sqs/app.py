@@ -12,6 +12,7 @@ An unexpected error is logged, and the client gets a response without its detail
 
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
@@ -22,7 +23,6 @@ from penstock.frontends.security.identity import NOBODY
 from penstock.frontends.sqs import moves, queues, receiving, sending, settling
 from penstock.frontends.sqs.call import SqsCall, SqsShared
 from penstock.frontends.sqs.errors import SqsError, missing, of_broker
-from penstock.frontends.sqs.names import region_of
 from penstock.frontends.sqs.signers import identify
 from penstock.wire.sqs import requests
 from penstock.wire.sqs.answers import AnyAnswer, json_answer, xml_answer, xml_error
@@ -62,6 +62,9 @@ HANDLERS: Final[dict[str, Handler]] = {
     "UntagQueue": queues.untag_queue,
 }
 
+_PROCESS: Final = str(uuid4())[:24]  # What request ids of this process begin with; the rest is a number.
+_requests: Final = count()
+
 logger = logging.getLogger("penstock")
 
 
@@ -94,7 +97,7 @@ class Exchange:
         self._scope = scope
         self._headers = headers
         self._as_json = as_json
-        self._request_id = str(uuid4())
+        self._request_id = f"{_PROCESS}{next(_requests):012x}"
 
     async def run(self, receive: Receive, send: Send) -> None:
         more: list[tuple[bytes, bytes]] = []
@@ -138,7 +141,8 @@ class Exchange:
         shared.origins.check(self._headers, looks=False)
         body = await self._read(receive)
         host = self._headers.get(b"host", b"localhost").decode("latin-1")
-        call = SqsCall(shared, scope["path"], f"{scope['scheme']}://{host}", scope["state"]["lost"])
+        shown = self._headers.get(b"authorization", b"").decode("latin-1")
+        call = SqsCall(shared, scope["path"], f"{scope['scheme']}://{host}", shown, scope["state"]["lost"])
         await self._login(call, body)
         action, request = self._decode(body)
         return action, await HANDLERS[action](call, request)
@@ -162,11 +166,9 @@ class Exchange:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _login(self, call: SqsCall, body: bytes) -> None:
-        """Who sent it; the region is the one that it was signed for, also if nobody checks."""
-        shown = read_authorization(self._headers.get(b"authorization", b"").decode("latin-1"))
-        if shown is not None:
-            call.region = region_of(shown.region)
+        """Who sent it."""
         if self._shared.gateway.required:
+            shown = read_authorization(call.authorization)
             scope = self._scope
             path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
             query = scope["query_string"].decode("latin-1")

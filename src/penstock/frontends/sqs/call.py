@@ -23,9 +23,10 @@ from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.sqs.attributes import CREATED, QueueState, state_of
 from penstock.frontends.sqs.consumers import SqsConsumers
 from penstock.frontends.sqs.errors import no_queue
-from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url
+from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url, region_of
 from penstock.frontends.sqs.tasks import MoveTasks
 from penstock.wire.sqs.answers import Received
+from penstock.wire.sqs.signatures import read_authorization
 
 QUEUES_MAX: Final = 10_000  # Whose attributes are remembered as they were read last.
 ATTEMPTS_MAX: Final = 1000  # Receives that may be repeated by their attempt id.
@@ -90,20 +91,28 @@ class SqsShared:
 class SqsCall:
     """One request."""
 
-    __slots__ = ("identity", "lost", "operations", "path", "region", "shared", "url")
+    __slots__ = ("authorization", "identity", "lost", "operations", "path", "shared", "url")
 
-    def __init__(self, shared: SqsShared, path: str, url: str, lost: Disconnection) -> None:
+    def __init__(
+        self, shared: SqsShared, path: str, url: str, authorization: str, lost: Disconnection
+    ) -> None:
         self.shared = shared
         self.path = path
         self.url = url  # Of this server, as the client knows it.
         self.lost = lost
-        self.region = REGION
+        self.authorization = authorization  # The header, whether it is checked or not.
         self.identity: Identity = NOBODY
         self.operations: BrokerOperations
 
     def queue(self, url: str | None) -> QueueState:
         """The queue that a request is about."""
         return self.shared.state(self.operations, name_of_url(url, self.path))
+
+    @property
+    def region(self) -> str:
+        """The region that the client signed for."""
+        shown = read_authorization(self.authorization)
+        return REGION if shown is None else region_of(shown.region)
 
     def queue_url(self, name: str) -> str:
         return f"{self.url}/{ACCOUNT}/{name}"
