@@ -33,6 +33,7 @@ FLAGS: Final = {
     "listen.http": "--http",
     "listen.kafka": "--kafka",
     "listen.grpc": "--grpc",
+    "listen.sqs": "--sqs",
     "cluster.name": "--cluster",
     "cluster.store": "--store",
     "cluster.node": "--node",
