@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.served import VirtualServer
+from tests.contract.over_grpc import GrpcServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,6 +29,7 @@ PROGRAMS = [path for path in EXAMPLES if not path.name.startswith("test_")]
 NOT_RUN = "<!-- not run: "
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVER = "penstock://127.0.0.1:7070"
+GRPC = "127.0.0.1:9000"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -62,9 +64,12 @@ def test_python_in_the_documents_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code = "\n" * (block.line - 1) + block.code  # So that a traceback names the page's own line.
-    with VirtualServer() if SERVER in code else nullcontext() as server:
+    kind = GrpcServer if GRPC in code else VirtualServer if SERVER in code else nullcontext
+    with kind() as server:
         if server is not None:
             code = code.replace(SERVER, server.url)
+        if isinstance(server, GrpcServer):
+            code = code.replace(GRPC, f"127.0.0.1:{server.grpc_port}")
 
         # Twice, because the first thing that a reader does with a program that works is to run it again.
         for _ in range(2):

@@ -37,7 +37,7 @@ CALL = re.compile(r"\b(?:([A-Z_]\w+)\.)?(\w+)\(\)")  # In a diagram: Queues.rece
 COMMENT = re.compile(r"(?:^|\s)# (.*)$", re.MULTILINE)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
-NOT_MODULES = {"penstock.json", "penstock.headers"}  # A data file, and an option of Spark.
+NOT_MODULES = {"penstock.json", "penstock.headers", "penstock.proto"}  # Files, and an option of Spark.
 NOT_FOLDERS = ("bin/", "test/", "tests/integration")  # Of Java and of the clients' repositories.
 
 
