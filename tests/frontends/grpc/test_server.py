@@ -98,6 +98,17 @@ async def test_at_the_end_streams_and_polls_end_and_leases_go_back() -> None:
         assert await api.in_flight() == 0
 
 
+async def test_who_watches_the_health_does_not_hold_up_the_end() -> None:
+    async with place() as api:
+        watching = health_pb2_grpc.HealthStub(api.channel).Watch(health_pb2.HealthCheckRequest())
+        await watching.read()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await api.listener.drain()
+
+        assert (await watching.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
 @pytest.mark.slow
 def test_a_killed_client_gives_its_leases_back_and_a_stopped_server_keeps_messages(tmp_path: Path) -> None:
     program = """

@@ -55,6 +55,7 @@ class GrpcShared:
         self._connections = connections
         self._calls: dict[str, int] = {}  # In progress, by the address of their connection.
         self.calls = 0  # All of them.
+        self._left = asyncio.Event()  # Set whenever a call has ended.
         self.together = Together()
 
     def enter(self, peer: str) -> None:
@@ -69,17 +70,21 @@ class GrpcShared:
 
     def leave(self, peer: str) -> None:
         self.calls -= 1
+        self._left.set()
         calls = self._calls.pop(peer) - 1
         if calls:
             self._calls[peer] = calls
         else:
             self._connections.leave()
 
-    def drain(self) -> None:
-        """Take no more calls, and end those that wait for something."""
+    async def drain(self) -> None:
+        """Take no more calls, end those that wait for something, and wait for the others."""
         self.draining = True
         for end in list(self.ends):
             end(ShuttingDown(what="server"))
+        while self.calls:
+            self._left.clear()
+            await self._left.wait()
 
 
 class GrpcCall:

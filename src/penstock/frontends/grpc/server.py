@@ -39,7 +39,7 @@ from penstock.grpc import penstock_pb2 as pb
 SERVICES: Final = tuple(pb.DESCRIPTOR.services_by_name.values())
 CALLS_MAX: Final = 4096  # In progress on one connection.
 PING_MS_MIN: Final = 10_000  # A client that pings more often is cut off.
-DRAIN_S: Final = 3600  # The server's own deadline comes first.
+LAST_S: Final = 1.0  # For the last answers to be sent, and for who watches the health to leave.
 DEFAULTS: Final = GrpcSettings()
 
 
@@ -89,9 +89,9 @@ class GrpcListener:
 
     async def drain(self) -> None:
         """Take no more calls; those that wait end, and the others are finished."""
-        self.shared.drain()
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(DRAIN_S)
+        await self.shared.drain()
+        await self._server.stop(LAST_S)
         self._stopped = True
         self._consumers.close()
 
