@@ -25,7 +25,7 @@ needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="there is n
 
 
 def helm(*settings: str) -> subprocess.CompletedProcess[str]:
-    command = ["helm", "template", "shop", str(CHART), "--namespace", "queues"]
+    command = ["helm", "template", "shop", str(CHART), "--namespace", "queues", "--kube-version", "1.31.0"]
     for setting in settings:
         command += ["--set", setting]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -113,4 +113,6 @@ def test_kubernetes_accepts_the_manifests(settings: tuple[str, ...]) -> None:
         timeout=120, check=False,
     )  # fmt: skip
 
+    if "failed downloading schema" in done.stdout:
+        pytest.skip("the schemas of Kubernetes cannot be downloaded")
     assert done.returncode == 0, done.stdout + done.stderr
