@@ -31,6 +31,21 @@ def broker(penstock: TestBroker) -> TestBroker:
     return penstock
 
 
+def test_a_lease_that_ends_while_its_partition_closes_is_left_to_the_next_owner() -> None:
+    """Found by the simulator of a cluster: the error ended the task that keeps time."""
+    broker = TestBroker.open("data", files=CrashDisk())
+    broker.create_topic("jobs", partitions=1)
+    broker.publish("jobs", b"a")
+    consumer = broker.consumer("jobs", group="g", start="earliest", visibility_timeout="1s")
+    assert len(consumer.receive()) == 1
+    closing = Held(core_of(broker).close_partition("jobs", 0, 2, 9))
+    assert not closing.ended
+
+    broker.advance("2s")
+
+    assert core_of(broker).state.topic("jobs").partitions.get(0) is None
+
+
 # Refusals.
 
 

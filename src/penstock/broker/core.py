@@ -446,7 +446,8 @@ class Core:
     def _ring(self, target: Target) -> Steps[None]:
         match target:
             case GroupCursor() if target.partition.groups.get(target.group) is target:
-                self.queues.look(target)
+                if not target.partition.closed:  # Else its leases are the next owner's.
+                    self.queues.look(target)
             case Partition() if not target.topic.deleted and not target.closed:
                 if target.outbox:  # By a job, so that neither keeps the other from its turn.
                     self.state.jobs.append(self.publishing.drain_outbox(target))

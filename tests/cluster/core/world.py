@@ -321,6 +321,10 @@ class World:
     def _fault_slow(self, life: Life) -> None:
         life.machine.slow = self.random.choice((1, 1, 5, 20))
 
+    def _fault_clock(self, life: Life) -> None:
+        """The wall clock jumps, forward or back."""
+        life.process.wall_step_ms = self.random.randrange(-3_600_000, 3_600_000)
+
     def _fault_crash(self, life: Life) -> None:
         """Dies while requests are being lost."""
         self.store.faults = 0.3
@@ -418,4 +422,4 @@ class World:
         return logs
 
 
-FAULTS = ("kill", "die", "crash", "pause", "cut", "slow", "storm", "calm", "calm", "deaf", "drain")
+FAULTS = ("kill", "die", "crash", "pause", "cut", "slow", "storm", "calm", "calm", "deaf", "drain", "clock")
