@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,15 @@ def test_a_store_that_lets_two_writers_win_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StoreUnsafe, match="4 of 4 concurrent writers created the same name"):
         require_safe(opened)
+
+
+def test_many_nodes_can_open_a_new_postgresql_at_the_same_time() -> None:
+    def create(number: int) -> bool:
+        with closing(open_store(f"{url}?synchronous=off", SystemClock())) as store:
+            return store.create(f"n{number}", b"x")
+
+    with stores.postgresql() as url, ThreadPoolExecutor(16) as threads:
+        assert all(threads.map(create, range(16)))
 
 
 def test_postgresql_without_a_synchronous_standby_is_refused() -> None:

@@ -24,8 +24,12 @@ SYNCHRONOUS: Final = "synchronous"
 CONNECT_S: Final = 5
 LIST_PAGE: Final = 1000
 
+# The lock: nodes that start at the same time would both create it, and one of them would fail.
 TABLE: Final = """
-    CREATE TABLE IF NOT EXISTS penstock_objects (name text COLLATE "C" PRIMARY KEY, data bytea NOT NULL)
+    DO $$ BEGIN
+        PERFORM pg_advisory_xact_lock(7070);
+        CREATE TABLE IF NOT EXISTS penstock_objects (name text COLLATE "C" PRIMARY KEY, data bytea NOT NULL);
+    END $$
 """
 SETTINGS: Final = "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names')"
 CREATE: Final = "INSERT INTO penstock_objects VALUES (%s, %s) ON CONFLICT DO NOTHING"
