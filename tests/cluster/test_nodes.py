@@ -1,10 +1,13 @@
 """Three nodes in real processes: killed, stopped, drained and wiped under load, and nothing is lost."""
 
+import asyncio
 import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -12,7 +15,14 @@ from tests.cluster.load import Load
 from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings, wait_until
 from tests.server.process import Server
 
+from penstock.clock import SystemClock
+from penstock.cluster.core.agreement import MetadataLog
+from penstock.cluster.core.metadata import FORMAT, Join
+from penstock.cluster.identity import found_or_join
+from penstock.cluster.store import ThreadedStore
+from penstock.errors import ClusterTooNew
 from penstock.model.access import Grant
+from penstock.store.opening import open_store
 
 UNAVAILABLE_S_MAX = (
     20.0  # Generous: the machines that run this are busy.  docs/cluster.md has what to expect.
@@ -107,6 +117,28 @@ def test_a_cluster_that_was_stopped_has_everything_when_it_starts_again(tmp_path
             assert key.name == "web"
 
 
+def test_a_store_that_was_restored_has_what_the_backup_has(tmp_path: Path) -> None:
+    with Nodes(tmp_path, f"file://{tmp_path}/store", count=1) as nodes:
+        [server] = nodes.servers
+        with nodes.connect(1) as broker:
+            broker.create_topic(TOPIC, partitions=PARTITIONS)
+            broker.publish(TOPIC, b"before", partition=0)
+        server.stop()
+        shutil.copytree(tmp_path / "store", tmp_path / "backup")
+        server.start()
+        with nodes.connect(1) as broker:
+            broker.publish(TOPIC, b"after", partition=0)
+        server.stop()
+        shutil.rmtree(tmp_path / "store")
+        shutil.move(tmp_path / "backup", tmp_path / "store")
+        server.start()
+
+        with nodes.connect(1) as broker:
+            broker.publish(TOPIC, b"again", partition=0)
+            found = [message.value for message in broker.read(TOPIC, partition=0)]
+            assert found == [b"before", b"again"]
+
+
 def refusal(folder: Path, store: str, node: int = 9, name: str = "shop") -> str:
     folder.mkdir()
     server = Server(folder, settings=settings(store, node, name), listeners=("native", "peer"))
@@ -122,6 +154,24 @@ def test_each_mistake_of_an_operator_has_its_own_message(nodes: Nodes, tmp_path:
     assert "node 2 is running at 127.0.0.1:" in refusal(tmp_path / "b", store, node=2)
     assert "STORE_UNAVAILABLE" in refusal(tmp_path / "c", "postgresql://127.0.0.1:1/shop")
     assert "use file:///" in refusal(tmp_path / "d", "ftp://host/shop")
+
+
+def test_a_node_of_an_older_release_is_refused(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store"
+    with Nodes(tmp_path, url, count=1) as nodes:
+        nodes.servers[0].stop()
+        store = open_store(url, SystemClock())
+        identity = found_or_join(store, "shop")
+        log = MetadataLog(ThreadedStore(store, identity.prefix), Random(1), lambda: None)
+
+        async def join() -> None:
+            """A node of a later release, which nothing else runs beside."""
+            with suppress(ClusterTooNew):
+                await log.propose(lambda _: Join("later", 2, "127.0.0.1,1,0,0", format=FORMAT + 1))
+
+        asyncio.run(join())
+
+        assert "CLUSTER_TOO_NEW" in refusal(tmp_path / "old", url, node=3)
 
 
 def test_kafka_transactions_are_refused(nodes: Nodes) -> None:

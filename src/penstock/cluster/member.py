@@ -60,6 +60,7 @@ from penstock.wire.native_bodies import decode_body, encode_body
 
 CACHE: Final = "cache"  # The folder in the data directory.
 INCARNATION_BYTES: Final = 8
+STORE_S: Final = 1.0  # Between two attempts to reach a store that is away.
 JOIN_S_MAX: Final = 60.0
 LEAVE_S_MAX: Final = 10.0
 CLOCKS_S_MAX: Final = 30
@@ -110,7 +111,8 @@ class MemberHost(BrokerHost):
 class ClusterMember:
     """One start of a node; ``frontends/serve.py`` opens and closes it."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, *, patient: bool = False) -> None:
+        self._patient = patient  # Wait for a store that is away, instead of refusing to start.
         self.on_end: Callable[[], None] = lambda: None  # This incarnation is sealed: the process must end.
         self.sealed = False  # Other nodes have ended it.
         self.failed = False  # It could not go on, for a reason that is in the log.
@@ -124,7 +126,7 @@ class ClusterMember:
     async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
         """Join the cluster; the broker that clients of this node use."""
         cluster = self._config.cluster
-        inner, identity = await asyncio.to_thread(self._open_store)
+        inner, identity = await self._reach_store()
         self._store = ThreadedStore(inner, identity.prefix)
         secret = bytes.fromhex(identity.secret)
         self._peers = Peers(secret)
@@ -160,6 +162,16 @@ class ClusterMember:
         operations.administration = self._administration
         broker.route(operations)
         return broker
+
+    async def _reach_store(self) -> tuple[Any, Identity]:
+        while True:
+            try:
+                return await asyncio.to_thread(self._open_store)
+            except StoreUnavailable as error:
+                if not self._patient:
+                    raise
+                logger.warning("waiting for the store: %s", error)
+            await asyncio.sleep(STORE_S)
 
     def _open_store(self) -> tuple[Any, Identity]:
         url = self._config.cluster.store
@@ -213,6 +225,7 @@ class ClusterMember:
             host=host,
             broadcast=self._broadcast,
         )
+        node.metadata.cluster = identity.name
         self._owners = host.owners = MetadataOwners(
             self._config.cluster.node, lambda: self.node.state, node.refresh
         )

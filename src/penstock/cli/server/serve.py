@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 FIRST_TOPIC: Final = "orders"
+JOINS_AGAIN: Final = "_PENSTOCK_JOINS_AGAIN"  # Set for a process that takes the place of one that was sealed.
 # What is said of each listener on a terminal: the form of its address, and what it is for.
 LISTENERS: Final = {
     "native": ("penstock://{}", "Penstock and KQueue clients"),
@@ -170,7 +171,7 @@ def _membership(config: ServerConfig, members: "list[ClusterMember]") -> "Callab
     from penstock.cluster.member import ClusterMember  # Only now: others need not have its packages.
 
     def member() -> ClusterMember:
-        members.append(ClusterMember(config))
+        members.append(ClusterMember(config, patient=os.environ.pop(JOINS_AGAIN, None) is not None))
         return members[0]
 
     return member
@@ -179,6 +180,7 @@ def _membership(config: ServerConfig, members: "list[ClusterMember]") -> "Callab
 def _start_anew() -> None:
     """Run this command again in place of this process: an incarnation that was sealed never comes back."""
     screen.note("penstock serve: other nodes have taken over this node's partitions; it joins again")
+    os.environ[JOINS_AGAIN] = "1"
     os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
 
 

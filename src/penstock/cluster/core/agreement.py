@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.cluster.core.metadata import Change, State
+from penstock.cluster.core.metadata import FORMAT, Change, State
 from penstock.cluster.core.objects import (
     UNKNOWN,
     Store,
@@ -26,7 +26,7 @@ from penstock.cluster.core.objects import (
     unwrap,
     wrap,
 )
-from penstock.errors import CorruptionError
+from penstock.errors import ClusterTooNew, CorruptionError
 
 POLL_S: Final = 15.0
 SNAPSHOT_ENTRIES: Final = 256  # One snapshot for so many entries ...
@@ -43,6 +43,7 @@ class MetadataLog:
     """The metadata as this node knows it."""
 
     snapshot_entries = SNAPSHOT_ENTRIES
+    cluster = ""  # Its name, for errors.
 
     def __init__(self, store: Store, random: Random, on_change: Callable[[], None]) -> None:
         self.state = State()
@@ -59,6 +60,7 @@ class MetadataLog:
                 data = await self._store.get(names[-1]) if names else None
                 if data is not None:
                     self.state = msgspec.json.decode(unwrap("snap", names[-1], data), type=State)
+                    self._check_format(self.state.format)
                     self._on_change()
                 await self.catch_up()
             except UNKNOWN:
@@ -97,13 +99,19 @@ class MetadataLog:
         name = meta_name(number)
         try:
             change = msgspec.json.decode(unwrap("meta", name, data), type=_Envelope).change
-        except (
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-        ) as error:  # Skipping it would let two nodes disagree.
+        except msgspec.ValidationError:  # A newer release wrote it; skipping it would let two nodes disagree.
+            self._check_format(max(self.state.format, FORMAT) + 1)
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CorruptionError(path=name, position=0, why=str(error)) from error
         self.state.apply(change)
+        self._check_format(self.state.format)
         self._on_change()
+
+    def _check_format(self, used: int) -> None:
+        """Refuse a log that has what this release does not understand."""
+        if used > FORMAT:
+            raise ClusterTooNew(cluster=self.cluster, format=used, known=FORMAT)
 
     async def write_snapshot(self, written: int) -> int:
         """Write a snapshot if there are many entries since the one at ``written``; returns the newest one."""

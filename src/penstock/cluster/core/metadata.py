@@ -19,6 +19,10 @@ Where a partition should be: on the node that an operator has chosen for it (``P
 rendezvous hashing says; never on a node that is being drained, unless there is no other.  These entries
 move nothing: an owner sees that it is not the favourite any more, and hands over (rule 20).
 
+The format of the log: every node says when it joins which format it understands, and the log uses the newest
+one that all live nodes understand.  It never falls: a node of an older release is refused from then on.
+Entries and fields that format 1 does not have are proposed only if ``State.format`` says so.
+
 Invariants:
 
     M1  a partition has an owner if any member is alive
@@ -38,6 +42,7 @@ import msgspec
 Key: TypeAlias = tuple[str, int]  # A partition: topic and number.
 
 PARTITIONS_MAX: Final = 10_000  # Of a topic.
+FORMAT: Final = 1  # The newest one that this release understands.
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +87,7 @@ class Member(msgspec.Struct):
     floor: int = 0
     tombstone: int | None = None
     forgotten: bool = False  # An operator has removed the node.
+    format: int = 1  # That it understands.
 
 
 class Topic(msgspec.Struct):
@@ -105,6 +111,7 @@ class Join(msgspec.Struct, frozen=True, tag="join"):
     incarnation: str
     node: int
     address: str = ""
+    format: int = 1  # That it understands.
 
 
 class Fence(msgspec.Struct, frozen=True, tag="fence"):
@@ -216,6 +223,7 @@ class State(msgspec.Struct):
     producers: int = 0
     membership: int = 0  # The entry that changed who may coordinate last: the epoch of coordinators.
     draining: list[int] = []
+    format: int = 1  # What entries may contain.
     placement: int = 0  # The last entry by which an operator has changed where partitions should be.
 
     # Questions.
@@ -299,14 +307,19 @@ class State(msgspec.Struct):
                 return self._place(change, number)
 
     def _join(self, join: Join, number: int) -> bool:
-        if join.incarnation in self.members:
+        if join.incarnation in self.members or join.format < self.format:
             return False
-        self.members[join.incarnation] = Member(join.node, join.address)
+        self.members[join.incarnation] = Member(join.node, join.address, format=join.format)
         self.membership = number
+        self._raise_format()
         for key, assigned in self.partitions():
             if assigned.owner is None:
                 self._assign(key, assigned, number)
         return True
+
+    def _raise_format(self) -> None:
+        known = [member.format for member in self.members.values() if member.tombstone is None]
+        self.format = max(self.format, min(known, default=self.format))
 
     def _fence(self, fence: Fence, number: int) -> bool:
         # A tombstone below the floor stands at a name that was deleted, and proves nothing (rule 15).
@@ -314,6 +327,7 @@ class State(msgspec.Struct):
             return False
         self.members[fence.incarnation].tombstone = fence.end
         self.membership = number
+        self._raise_format()
         for key, assigned in self.partitions():
             if assigned.owner == fence.incarnation:
                 self._close(assigned, fence.end, fence.clean)

@@ -32,7 +32,7 @@ from penstock.cluster.core.collecting import Collecting
 from penstock.cluster.core.commit import LEASE_MS, WINDOW, Commits
 from penstock.cluster.core.host import Host
 from penstock.cluster.core.loading import Loading
-from penstock.cluster.core.metadata import Change, Join, Key, Move, State, Transfer
+from penstock.cluster.core.metadata import FORMAT, Change, Join, Key, Move, State, Transfer
 from penstock.cluster.core.objects import UNKNOWN, Store
 from penstock.cluster.core.sealing import Sealing
 
@@ -136,7 +136,7 @@ class Node:
     def _join(self, state: State) -> Join | None:
         if self.incarnation in state.members:
             return None
-        return Join(self.incarnation, self._number, self._address)
+        return Join(self.incarnation, self._number, self._address, FORMAT)
 
     # For the driver and the broker.
 
