@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.load import Load
-from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
+from tests.cluster.nodes import LISTENERS, PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings, wait_until
+from tests.server.process import Server
 
 import penstock
 from penstock.cli.main import main
@@ -21,10 +25,14 @@ from penstock.errors import (
 from penstock.testing import TestBroker
 
 
+def with_http(home: Path, store: str, number: int) -> Server:
+    return Server(home, settings=settings(store, number), listeners=(*LISTENERS, "http"))
+
+
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("operating")
-    with Nodes(folder, f"file://{folder}/store") as nodes:
+    with Nodes(folder, f"file://{folder}/store", make=with_http) as nodes:
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
         yield nodes
@@ -112,6 +120,30 @@ def test_a_node_reports_its_commits_and_takeovers(nodes: Nodes) -> None:
     assert all(report is not None and report.commits > 0 for report in reports)
     assert all(report.commit_seconds_p99 >= report.commit_seconds_p50 > 0 for report in reports if report)
     assert {each.previous for each in found.takeovers if each.clean} >= {2}
+
+
+def test_the_same_over_http(nodes: Nodes) -> None:
+    def ask(method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        address = HTTPConnection("127.0.0.1", nodes.servers[1].ports["http"], timeout=PATIENCE_S)
+        headers = {"content-type": "application/json"}
+        with closing(address) as connection:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            return answer.status, json.loads(text) if text.startswith("{") else text
+
+    moved = ask("POST", "/v1/cluster/move", {"topic": TOPIC, "partition": 1, "node": 3})
+    status, found = ask("GET", "/v1/cluster")
+
+    assert moved[0] == status == 200
+    assert [each["node"] for each in found["partitions"] if each["partition"] == 1] == [3]
+    assert ask("POST", "/v1/cluster/nodes/2/drain", {})[1]["left"] == 0
+    assert ask("POST", "/v1/cluster/nodes/2/drain", {"undo": True})[0] == 200
+    assert ask("POST", "/v1/cluster/balance", {})[1]["left"] == 0
+    assert ask("DELETE", "/v1/cluster/nodes/2")[1]["code"] == "NODE_RUNNING"
+    assert ask("DELETE", "/v1/cluster/nodes/two")[1]["code"] == "VALUE_INVALID"
+    assert "\npenstock_cluster_nodes 3\n" in ask("GET", "/metrics")[1]
+    assert ask("GET", "/ui/session")[1]["cluster"] is True
 
 
 def test_each_mistake_has_its_own_error(nodes: Nodes, operate: Any) -> None:

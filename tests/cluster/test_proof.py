@@ -18,6 +18,7 @@ import pytest
 from tests.cluster.load import Load
 from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
 from tests.cluster.proxy import StoreProxy
+from tests.server.process import Server
 from tests.store import stores
 from tests.store.seaweedfs import seaweedfs
 
@@ -68,15 +69,22 @@ class Faults:
     def cause(self, kind: str, load: Load) -> None:
         getattr(self, f"_{kind}")(load)
 
+    def _victim(self) -> Server:
+        """Any node but that of the native clients; it owns a third of the partitions."""
+        with self._nodes.connect(1) as broker:
+            wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
+            broker.balance_partitions()
+        return self._nodes.servers[self._random.randrange(1, 3)]
+
     def _kill(self, load: Load) -> None:
-        server = self._nodes.servers[self._random.randrange(1, 3)]
+        server = self._victim()
         server.kill()
         load.wait_for(CALM)
         shutil.rmtree(server.data)
         server.start()
 
     def _pause(self, load: Load) -> None:
-        server = self._nodes.servers[self._random.randrange(1, 3)]
+        server = self._victim()
         server.signal(signal.SIGSTOP)
         try:
             load.wait_for(CALM)
@@ -128,6 +136,21 @@ def prove(folder: Path, kind: str, rounds: int, limits: dict[str, float], away_s
 @pytest.mark.parametrize("kind", ["directory", "postgresql"])
 def test_faults_under_load_lose_nothing(tmp_path: Path, kind: str) -> None:
     prove(tmp_path, kind, 1, UNAVAILABLE_S_MAX, AWAY_S)
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_again_waits_for_a_store_that_is_away(tmp_path: Path) -> None:
+    with opened_store("etcd", tmp_path) as (url, proxy), Nodes(tmp_path, url, count=2) as nodes:
+        assert proxy is not None
+        with nodes.connect(1) as broker:
+            nodes.servers[1].signal(signal.SIGSTOP)
+            wait_until(lambda: broker.cluster_info().nodes[1].state == "stopped")
+            nodes.servers[1].signal(signal.SIGCONT)
+            wait_until(lambda: "it joins again" in nodes.servers[1].log())
+            proxy.set_away(True)  # Before it has imported anything.
+            wait_until(lambda: "waiting for the store" in nodes.servers[1].log())
+            proxy.set_away(False)
+            wait_until(lambda: broker.cluster_info().nodes[1].state == "up")
 
 
 @pytest.mark.soak
