@@ -57,6 +57,7 @@ class BrokerHost:
         self._open: dict[Key, Partition] = {}  # Also those that are closing.
         self._closing: dict[Key, Awaitable[None]] = {}
         self._reopening: dict[Key, bool] = {}  # False: it is to be closed again as soon as it is open.
+        self._resumed: dict[Key, Awaitable[None]] = {}  # The same partitions.
         self.following = Following(core, driver.run, spawn, self.follow_owners)
         self.deliver_from_ms: Callable[[Key], int] = lambda _: 0  # The core's: see ``Node.deliver_from_ms``.
 
@@ -95,8 +96,8 @@ class BrokerHost:
     async def receive(self, key: Key, epoch: int) -> "IncomingPartition":
         while not self._knows(key):
             await self.following.changed.wait()
-        while key in self._closing:
-            await self._closing[key]
+        while (busy := self._closing.get(key) or self._resumed.get(key)) is not None:
+            await busy
         return IncomingPartition(self, self._core, key, epoch)
 
     def _knows(self, key: Key) -> bool:
@@ -133,7 +134,7 @@ class BrokerHost:
 
     def resume(self, key: Key, epoch: int) -> None:
         self._reopening[key] = True
-        self._spawn(self._reopen(key, epoch))
+        self._resumed[key] = self._spawn(self._reopen(key, epoch))
 
     async def _reopen(self, key: Key, epoch: int) -> None:
         try:
@@ -142,6 +143,7 @@ class BrokerHost:
             if self._reopening[key]:
                 await self.opened(key, epoch)
         finally:
+            del self._resumed[key]
             if not self._reopening.pop(key):
                 self.close(key)
 
