@@ -224,6 +224,7 @@ class Core:
             self._find_groups(partition)
         for partition in topic.partitions:
             self._complete_groups(partition)
+            load_dedup_ids(self.state, partition)
             self._revive_partition(partition)
             if partition.number % SLICE == SLICE - 1:
                 yield GiveWay()
@@ -242,7 +243,6 @@ class Core:
                 self.groups.write_on(partition, group, self.state.clock.steady_ms())
 
     def _revive_partition(self, partition: Partition) -> None:
-        load_dedup_ids(self.state, partition)
         if partition.schedule is not None:
             set_schedule_alarm(self.state, partition)
         if partition.outbox:
@@ -334,6 +334,7 @@ class Core:
                 self._find_groups(partition)
                 for each in (*topic.partitions.owned, partition):  # It may have brought a group.
                     self._complete_groups(each)
+                load_dedup_ids(self.state, partition)  # ``NotCached``: it is opened again.
             except BaseException:
                 abandon_partitions([partition])
                 raise

@@ -249,8 +249,9 @@ class Partitions:
 
     def put(self, slot: Partition | Unowned) -> None:
         """A partition has come, or gone, or has another owner elsewhere."""
-        self._slots[slot.number] = slot
-        self._list()
+        before, self._slots[slot.number] = self._slots[slot.number], slot
+        if isinstance(before, Partition) or isinstance(slot, Partition):
+            self._list()
 
     def clear(self) -> None:
         self._slots, self.owned = [], []

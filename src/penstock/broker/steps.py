@@ -15,9 +15,17 @@ caller does is not in the caller's steps but in ``State.jobs``.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from penstock.errors import NotCached
+from penstock.log.archive import FetchedSegment
+from penstock.log.files import Files
 from penstock.log.log import Log
+
+MOVE_MS: Final = 100  # Between two looks whether a partition has moved.
+FETCH_MS: Final = (
+    1000  # A segment that is fetched wakes who waits for it; this is for a wake-up that got lost.
+)
 
 T = TypeVar("T")
 
@@ -116,6 +124,15 @@ class Written:
 
     def close(self) -> None:
         """As a generator's: nothing is held."""
+
+
+def fetched(files: Files, now_ms: int, missing: NotCached) -> Steps[None]:
+    """Wait for a segment that was not cached, for a while; then it is to be read again.
+
+    If nobody fetches it, the partition is about to move to a node that has it.
+    """
+    place = None if files.archive is None else files.archive.fetching(missing.path)
+    yield Arrival(place or FetchedSegment(), now_ms + (FETCH_MS if place else MOVE_MS))
 
 
 def aside(function: Callable[[], T]) -> Steps[T]:

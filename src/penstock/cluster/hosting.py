@@ -1,41 +1,47 @@
 """The broker as the host of the cluster core: its logs in WAL entries and checkpoints, and back.
 
     pack       the new bytes of every log of every open partition, between two steps of the broker
-    cut        the same logs as far as they are packed, one piece for each segment, and the journal's snapshot
+    cut        the same logs as far as they are packed, in pieces (``pieces.py``), and the journal's snapshot
     receive    fills the folder of a partition from pieces and slices; ``open`` is the recovery of a crash
+    tend       evicts old segments that the store has (``cache.py``)
 
 The local disk is only a cache: an incarnation begins with an empty directory, and nothing of it is
 trusted later.
 
-Cost: a round looks at all logs that are open, about 0.2 us each.  A checkpoint holds the pieces that are
-new in memory until they are stored.
+Cost: a round looks at all logs that are open, about 0.2 us each, and ``cut`` and ``tend`` at all segments,
+some microseconds each.  A checkpoint has one new piece in memory at a time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.state import Partition
+from penstock.broker.steps import fetched
 from penstock.broker.storage.recovery import JOURNAL, SCHEDULE, log_config
 from penstock.clock import stopwatch_ns
+from penstock.cluster.cache import SegmentCache, Spawn
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.host import Part
-from penstock.cluster.core.metadata import Key, State
+from penstock.cluster.core.metadata import Key, Piece, State
+from penstock.cluster.core.objects import Store
 from penstock.cluster.core.wal import Slice
 from penstock.cluster.following import Following
-from penstock.errors import NotOwner, PenstockError
+from penstock.cluster.pieces import DATA, FOLDERS, SealedSegment, SegmentPiece, growing_parts, parse
+from penstock.errors import CorruptionError, NotCached, NotOwner, PenstockError
 from penstock.log.log import START, Log
 from penstock.log.log import Slice as LogSlice
+from penstock.log.segment import INDEX, LOG, SegmentInfo, segment_name
 
-DATA: Final = "data"
 SNAPSHOT: Final = "journal/snapshot"
-FOLDERS: Final = {DATA: "", JOURNAL: f"/{JOURNAL}", SCHEDULE: f"/{SCHEDULE}"}
+DIGEST: Final = "digest"  # Of producers: a partition with it is opened without its old segments.
+SEGMENT_BYTES_MAX: Final = 32 << 20  # Some hundred milliseconds to upload or to fetch.
+GROWING_SHARE: Final = 4  # Segments that grow may take a quarter of the cache, ...
+SEALED_BYTES_MIN: Final = 1 << 20  # ... but small ones are not worth an object.
 TAKE_BYTES: Final = 1 << 40  # All of it: a round is consistent only as a whole.
-
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
 class PackedLogs:
@@ -48,8 +54,19 @@ class PackedLogs:
 class BrokerHost:
     """See ``Host``."""
 
-    def __init__(self, core: Core, driver: LoopDriver, commit: ClusterCommit, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        core: Core,
+        driver: LoopDriver,
+        commit: ClusterCommit,
+        spawn: Spawn,
+        incarnation: str,
+        store: Store,
+        on_lost: Callable[[str], None],
+    ) -> None:
         self.state = State()
+        self._incarnation = incarnation
+        self.cache = core.state.files.archive = SegmentCache(core.state.files, store, spawn, on_lost)
         self._core = core
         self._driver = driver
         self._commit = commit
@@ -58,6 +75,8 @@ class BrokerHost:
         self._closing: dict[Key, Awaitable[None]] = {}
         self._reopening: dict[Key, bool] = {}  # False: it is to be closed again as soon as it is open.
         self._resumed: dict[Key, Awaitable[None]] = {}  # The same partitions.
+        self._loading: set[Key] = set()
+        self._received: dict[Key, str] = {}  # The directories of partitions that were loaded here.
         self.following = Following(core, driver.run, spawn, self.follow_owners)
         self.deliver_from_ms: Callable[[Key], int] = lambda _: 0  # The core's: see ``Node.deliver_from_ms``.
 
@@ -98,7 +117,10 @@ class BrokerHost:
             await self.following.changed.wait()
         while (busy := self._closing.get(key) or self._resumed.get(key)) is not None:
             await busy
-        return IncomingPartition(self, self._core, key, epoch)
+        incoming = IncomingPartition(self, self._core, key, epoch)
+        self._loading.add(key)
+        self._received[key] = incoming.directory
+        return incoming
 
     def _knows(self, key: Key) -> bool:
         topic = self._core.state.topics.get(key[0])
@@ -107,12 +129,35 @@ class BrokerHost:
     async def opened(self, key: Key, epoch: int) -> None:
         """Recover a partition whose files are there, and serve it."""
         from_ms = self.deliver_from_ms(key)
-        await self._driver.run(self._core.open_partition(*key, epoch, from_ms))
+        while True:
+            try:
+                await self._driver.run(self._core.open_partition(*key, epoch, from_ms))
+                break
+            except NotCached as missing:  # The state of a group needs old messages.
+                await self._driver.run(
+                    fetched(self._core.state.files, self._core.state.clock.steady_ms(), missing)
+                )
+        self._loading.discard(key)
         partition = self._open[key] = self._core.state.topic(key[0]).partitions[key[1]]
+        self._limit_segments(partition)
         self._commit.kick()
         wait_ms = from_ms - self._core.state.clock.steady_ms()
         if wait_ms > 0:
             asyncio.get_running_loop().call_later(wait_ms / 1000, partition.topic.wake)
+
+    def _limit_segments(self, partition: Partition) -> None:
+        """A segment becomes one object, and is fetched as a whole."""
+        segment_bytes = min(partition.topic.settings.segment_bytes, SEGMENT_BYTES_MAX)
+        for _, log in logs_of(partition):
+            log.set_segment_bytes(segment_bytes)
+
+    def loading_ended(self, key: Key) -> None:
+        self._loading.discard(key)
+
+    def _is_mine(self, key: Key) -> bool:
+        """Whether a partition may be opened here again with the files that it has."""
+        assigned = self.state.partition(key)
+        return assigned is not None and assigned.owner == self._incarnation
 
     def close(self, key: Key) -> None:
         if key in self._reopening:
@@ -127,7 +172,8 @@ class BrokerHost:
             pass  # What was not committed is not: who waited for it knows.
         finally:
             del self._open[key], self._closing[key]
-        self.follow(self.state)
+        if self._knows(key) and not self._core.state.closed:
+            self._core.set_owner(*key, *self.state.owner_of(key))
 
     def stop(self, key: Key) -> None:
         self.close(key)
@@ -162,15 +208,103 @@ class BrokerHost:
         journal = partition.journal
         if journal is not None and journal.snapshot_end > journal.log.taken:
             return None  # The snapshot has what is in no entry yet.
-        files, directory = partition.topic.files, partition.directory
-        parts = [part for kind, log in logs_of(partition) for part in _segments(kind, log)]
-        for name in (START, SNAPSHOT):
-            if files.exists(f"{directory}/{name}"):
-                data = files.read_file(f"{directory}/{name}")
-                parts.append(
-                    Part(name, data.hex() if len(data) < 64 else data[:4].hex(), partial(bytes, data))
-                )
+        assigned = self.state.partition(key)
+        known = assigned.base if assigned is not None else []
+        try:
+            parts = _small_parts(partition, known)
+            for kind, log in logs_of(partition):
+                parts += self._log_parts(partition, kind, log, known)
+        except PenstockError:  # A file is damaged: WAL entries have what was in it.
+            return None
         return parts
+
+    def _log_parts(self, partition: Partition, kind: str, log: Log, known: list[Piece]) -> list[Part]:
+        """One part for each sealed segment, and those of the growing one, as far as they are packed."""
+        files, pairs = partition.topic.files, {(piece.file, piece.identity) for piece in known}
+        parts: list[Part] = []
+        for segment in log.segments():
+            if segment.sealed and segment.next_offset <= log.taken:
+                parts += self._sealed(partition, kind, log, segment).parts(files, pairs)
+            elif 0 < log.taken >= segment.base_offset:  # Else all of it is newer than what is packed.
+                parts += growing_parts(kind, log, segment, known)
+        return parts
+
+    def _sealed(self, partition: Partition, kind: str, log: Log, segment: SegmentInfo) -> SealedSegment:
+        path = f"{log.path}/{segment_name(segment.base_offset)}{LOG}"
+
+        def identity() -> str:
+            return self.cache.identity(path, segment.bytes, partition.epoch)
+
+        now = identity()
+        return SealedSegment(kind, log, segment, path, now, lambda: identity() == now)
+
+    # The cache.
+
+    def tend(self, cache_bytes: int) -> bool:
+        """Evict segments if the logs take more than ``cache_bytes``; 0 means no limit.
+
+        Returns whether a checkpoint would help, because what could be evicted is not in the store yet.
+        """
+        self._remove_others()
+        excess = -cache_bytes
+        cached: list[tuple[Log, SegmentInfo]] = []
+        waiting = False  # For an upload.
+        for key, partition in self._open.items():
+            self._limit_segments(partition)  # The topic's settings may have changed.
+            excess += sum(log.size_bytes for _, log in logs_of(partition))
+            uploaded = self._uploaded(key, partition)
+            waiting = waiting or len(uploaded) < partition.log.segment_count - 1
+            cached += [(partition.log, segment) for segment, is_here in uploaded if is_here]
+            excess -= sum(segment.bytes for segment, is_here in uploaded if not is_here)
+        if not cache_bytes or excess <= 0:
+            return False
+        for log, segment in sorted(cached, key=lambda each: each[1].used):
+            if excess > 0:
+                log.evict(segment.base_offset)
+                excess -= segment.bytes
+        for partition in self._open.values():
+            partition.log.forget_use()
+        return excess > 0 and (self._seal_large(cache_bytes) or waiting)
+
+    def _uploaded(self, key: Key, partition: Partition) -> list[tuple[SegmentInfo, bool]]:
+        """The segments of the data log that the store has, which the cache is told, and which are here."""
+        assigned = self.state.partition(key)
+        if assigned is None or key in self._closing:
+            return []
+        names = {(piece.file, piece.identity): piece.names for piece in assigned.base}
+        found = []
+        for segment in partition.log.segments()[:-1]:
+            sealed = self._sealed(partition, DATA, partition.log, segment)
+            found_names = names.get((f"{DATA}/{segment.base_offset}", sealed.identity))
+            if found_names is not None:
+                self.cache.add(sealed.path, sealed.identity, found_names, partition.topic.wake)
+                found.append((segment, self.cache.is_cached(sealed.path)))
+        return found
+
+    def _seal_large(self, cache_bytes: int) -> bool:
+        """Begin new segments where one has grown beyond its share, so that it can be evicted."""
+        sealed = False
+        share = max(cache_bytes // (GROWING_SHARE * max(len(self._open), 1)), SEALED_BYTES_MIN)
+        for key, partition in self._open.items():
+            log = partition.log
+            if key not in self._closing and log.failed is None and log.segments()[-1].bytes >= share:
+                log.roll()
+                sealed = True
+        return sealed
+
+    def _remove_others(self) -> None:
+        """Remove the files of partitions that this node had, and does not own any more."""
+        for key, directory in list(self._received.items()):
+            topic = self._core.state.topics.get(key[0])
+            here = key in self._open or key in self._closing or key in self._loading
+            if (
+                not here
+                and (topic is None or topic.partitions.get(key[1]) is None)
+                and not self._is_mine(key)
+            ):
+                del self._received[key]
+                self.cache.forget_below(directory)
+                self._core.state.files.remove_tree(directory, sync=False)
 
     # Metadata.
 
@@ -198,25 +332,44 @@ class IncomingPartition:
         topic = core.state.topic(key[0])
         self._files = topic.files
         self._config = log_config(topic.settings)
-        self._directory = f"{topic.directory}/{key[1]}"
+        self.directory = f"{topic.directory}/{key[1]}"
+        self._wake = topic.wake
         self._logs: dict[str, Log] = {}
         self._small: dict[str, bytes] = {}
-        self._files.remove_tree(self._directory)
+        self._files.remove_tree(self.directory)
+        host.cache.forget_below(self.directory)
 
-    def has(self, file: str, identity: str) -> bool:  # noqa: ARG002 - the directory was empty
-        return False
+    def leaves(self, piece: Piece) -> bool:
+        """Old segments stay in the store, if their index is here (rule 17: that is what opening needs)."""
+        segment = parse(piece.file)
+        if segment is None or segment.kind != DATA or segment.position is not None or segment.ending != LOG:
+            return False
+        if not self._files.exists(self.directory + SegmentPiece(DATA, segment.base, INDEX).path):
+            return False
+        self._host.cache.add(self.directory + segment.path, piece.identity, piece.names, self._wake)
+        return True
 
-    def restore(self, file: str, identity: str, data: bytes) -> None:  # noqa: ARG002
-        kind, _, base = file.partition("/")
-        if kind in FOLDERS and base.isdigit():
-            self._log(kind, int(base)).append_slice(data)
-        else:
-            self._small[file] = data
+    def restore(self, piece: Piece, data: bytes) -> None:
+        segment = parse(piece.file)
+        if segment is None:
+            self._small[piece.file] = data
+            return
+        path = self.directory + segment.path
+        self._files.make_directory(path.rpartition("/")[0])
+        file = self._files.open(path, create=True)
+        try:
+            if file.size != (segment.position or 0):
+                why = "the part of the segment before it is missing"
+                raise CorruptionError(path=piece.name, position=0, why=why)
+            file.append((data,))
+        finally:
+            file.close()
+        if segment.position is None and segment.ending == LOG and segment.kind == DATA:
+            self._host.cache.add(path, piece.identity, piece.names, self._wake)
 
-    def _log(self, kind: str, base: int = 0) -> Log:
+    def _log(self, kind: str) -> Log:
         if kind not in self._logs:
-            directory = self._directory + FOLDERS[kind]
-            self._logs[kind] = Log.open(self._files, directory, self._config, base)
+            self._logs[kind] = Log.open(self._files, self.directory + FOLDERS[kind], self._config)
         return self._logs[kind]
 
     def end(self, log: str) -> int:
@@ -229,11 +382,12 @@ class IncomingPartition:
         for log in self._logs.values():
             log.close()
         for name, data in self._small.items():
-            self._files.make_directory(f"{self._directory}/{name}".rpartition("/")[0])
-            self._files.write_file(f"{self._directory}/{name}", data)
+            self._files.make_directory(f"{self.directory}/{name}".rpartition("/")[0])
+            self._files.write_file(f"{self.directory}/{name}", data)
         await self._host.opened(self._key, self._epoch)
 
     def drop(self) -> None:
+        self._host.loading_ended(self._key)
         for log in self._logs.values():
             log.abandon()
 
@@ -248,16 +402,16 @@ def logs_of(partition: Partition) -> list[tuple[str, Log]]:
     return [(kind, log) for kind, log in logs if log.config.durability != "memory"]
 
 
-def _segments(kind: str, log: Log) -> list[Part]:
-    """The batches of each segment, as far as they are packed."""
-    parts = []
-    for segment in log.segments():
-        start, end = segment.base_offset, min(segment.next_offset, log.taken)
-        if start < end:
-            data, following = log.fetch_all(max(start, log.start), TAKE_BYTES, end)
-            while following < end:
-                more, following = log.fetch_all(following, TAKE_BYTES, end)
-                data += more
-            identity = f"{start}-{end}-{segment.bytes if segment.sealed else len(data)}"
-            parts.append(Part(f"{kind}/{start}", identity, partial(bytes, data)))
+def _small_parts(partition: Partition, known: list[Piece]) -> list[Part]:
+    """The files beside the logs."""
+    files, parts = partition.topic.files, []
+    for name in (START, SNAPSHOT, DIGEST):
+        if name == DIGEST and partition.snapshot_end > partition.log.taken:
+            # It knows of what is in no entry yet; the last one is not wrong.
+            parts += [
+                Part(piece.file, piece.identity, lambda: None) for piece in known if piece.file == DIGEST
+            ]
+        elif files.exists(f"{partition.directory}/{name}"):
+            data = files.read_file(f"{partition.directory}/{name}")
+            parts.append(Part(name, data.hex() if len(data) < 64 else data[:4].hex(), partial(bytes, data)))
     return parts

@@ -33,6 +33,7 @@ from penstock.cluster.core.node import Heartbeat, Node
 from penstock.cluster.hosting import BrokerHost, IncomingPartition
 from penstock.cluster.identity import Identity, found_or_join
 from penstock.cluster.lease import ClusterLease
+from penstock.cluster.reading import CachedOperations
 from penstock.cluster.registry import ClusterRegistry
 from penstock.cluster.routing.listener import PeerListener
 from penstock.cluster.routing.operations import ClusterOperations
@@ -64,6 +65,7 @@ STORE_S: Final = 1.0  # Between two attempts to reach a store that is away.
 JOIN_S_MAX: Final = 60.0
 LEAVE_S_MAX: Final = 10.0
 CLOCKS_S_MAX: Final = 30
+TEND_S: Final = 1.0  # Between two looks at the size of the cache.
 ALIVE_S: Final = 1.0  # For an answer of the process that has this node's number.
 PEER_CONNECTIONS_MAX: Final = 1000
 
@@ -122,6 +124,7 @@ class ClusterMember:
         self._random = Random(secrets.randbits(64))
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
+        self._cache_lost = False
 
     async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
         """Join the cluster; the broker that clients of this node use."""
@@ -140,6 +143,7 @@ class ClusterMember:
             await self._broker_driver.open()
             await self._check_peers()
             self._running = self._spawn(self._run())
+            self._spawn(self._tend())
             await self._joined()
             connections = Connections(PEER_CONNECTIONS_MAX)
             self._listener = PeerListener(
@@ -212,11 +216,14 @@ class ClusterMember:
         )
         commit = core.state.commit = ClusterCommit(lambda: self.node.commit())
         self._broker_driver = LoopDriver(core)
-        host = MemberHost(core, self._broker_driver, commit, self._spawn)
+        incarnation = secrets.token_hex(INCARNATION_BYTES)
+        host = self._host = MemberHost(
+            core, self._broker_driver, commit, self._spawn, incarnation, self._store, self._lost
+        )
         host.forget = self._peers.forget
         host.timeline = Timeline(self._config.cluster.node, self._clock)
         node = Node(
-            incarnation=secrets.token_hex(INCARNATION_BYTES),
+            incarnation=incarnation,
             number=self._config.cluster.node,
             address=address_text(mine),
             store=self._store,
@@ -253,7 +260,7 @@ class ClusterMember:
         )
         core.state.node_facts = self._administration.facts
         broker = EmbeddedAsyncBroker(core, self._broker_driver)
-        self._local = broker.operations
+        self._local = CachedOperations(core)
         return node, broker
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -279,6 +286,20 @@ class ClusterMember:
         finally:
             self._ended.set()
             self.on_end()
+
+    async def _tend(self) -> None:
+        """Keep the cache within its limit."""
+        while not self._ended.is_set():
+            await asyncio.sleep(TEND_S)
+            if self._host.tend(self._config.cluster.cache_bytes):
+                self.node.checkpoint_soon()
+
+    def _lost(self, path: str) -> None:
+        """Something on the disk is damaged that is not in the store by itself: begin with an empty cache."""
+        if not self._cache_lost:
+            self._cache_lost = True
+            logger.error("%s is damaged or lost; this node starts again with an empty cache", path)
+            asyncio.get_running_loop().call_soon_threadsafe(lambda: self._spawn(self.node.leave()))
 
     async def _check_peers(self) -> None:
         """Refuse to join with the number of a node that runs, or with a clock far from the others'."""

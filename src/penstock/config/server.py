@@ -24,6 +24,7 @@ LOCALHOST = "127.0.0.1"
 EVERY_HOST = "0.0.0.0"
 PORT_MAX = 65_535
 NODES_MAX = 1000
+CACHE_BYTES_MIN = 16 * 1024 * 1024  # Less would hold hardly more than what always stays.
 _OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")  # Without a port.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -253,6 +254,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str = LOCALHOST
     # Listening address for other nodes: HOST:PORT, or a port on 127.0.0.1; port 0 picks a free one.
     peer: str = "127.0.0.1:7071"
+    # Old messages are deleted from this node's disk, and fetched from the store when they are read, if all
+    # take more than this; 0: never.  The newest messages and the journals always stay.
+    cache_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not address("peer", self.peer):
@@ -264,6 +268,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.node <= NODES_MAX:
             why = f"number the nodes of a cluster from 1 to {NODES_MAX}"
             raise InvalidValue(name="node", value=self.node, why=why)
+        if self.cache_bytes and self.cache_bytes < CACHE_BYTES_MIN:
+            why = f"it is 0, or at least {CACHE_BYTES_MIN}"
+            raise InvalidValue(name="cache_bytes", value=self.cache_bytes, why=why)
         if not set(self.name) <= _OF_NAMES:
             why = "use lowercase letters, digits and .-_"
             raise InvalidValue(name="name", value=self.name, why=why)

@@ -39,6 +39,7 @@ FLAGS: Final = {
     "cluster.node": "--node",
     "cluster.advertise": "--advertise",
     "cluster.peer": "--peer",
+    "cluster.cache_bytes": "--cache-bytes",
     "security.insecure": "--insecure",
 }
 # Settings of the broker that have their own section, or another name, in the file.

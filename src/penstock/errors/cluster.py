@@ -22,6 +22,19 @@ class NotOwner(UnavailableError):
     epoch: int
 
 
+class NotCached(UnavailableError):
+    """The messages are not on this node's disk; they are being fetched from the cluster's store.
+
+    Cause: they are old, and the node keeps only ``cluster.cache_bytes`` on its disk, or has just taken over
+        the partition.
+    Do: try again.  Reads and consumers wait for the fetch by themselves, so this means that it takes long.
+    """
+
+    code = "NOT_CACHED"
+    sentence = "{path!r} is being fetched from the store of the cluster; try again"
+    path: str
+
+
 class StoreUnavailable(UnavailableError):
     """The store did not answer, so the outcome of the request is unknown.
 

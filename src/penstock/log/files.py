@@ -48,6 +48,7 @@ from contextlib import suppress
 from typing import Final, NoReturn, Protocol
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, PenstockError, StorageFailed
+from penstock.log.archive import Archive
 from penstock.log.open_files import OPEN_MAX, OpenFiles
 from penstock.types import mypyc_attr
 
@@ -143,6 +144,8 @@ class Files(Protocol):
     # What is here is a copy of what a store has.  Then a log syncs nothing: a commit round puts its batches
     # into the store, and tells it (``Log.confirm``).
     cache: bool
+    # Has sealed segments that may be missing here; only if this is a cache.
+    archive: Archive | None
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
@@ -465,6 +468,7 @@ class SystemFiles:
     def __init__(self, open_max: int = OPEN_MAX) -> None:
         self.intact = False
         self.cache = False
+        self.archive: Archive | None = None
         self._opened = OpenFiles(open_max)
 
     def open(self, path: str, *, create: bool) -> File:
@@ -549,6 +553,8 @@ class SystemFiles:
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in the directory are on the disk."""
+        if self.cache:
+            return  # The next process begins with an empty directory.
         try:
             descriptor = self._opened.descriptor(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY))
             try:
@@ -568,7 +574,7 @@ class SystemFiles:
 
     def write_file(self, path: str, data: bytes) -> None:
         """Replace the whole of a small file, durably and in one step."""
-        replace_file(self, path, data)
+        replace_file(self, path, data, sync=not self.cache)
 
     def mode(self, path: str) -> int:
         """The permission bits of a file or directory."""
@@ -703,6 +709,7 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.intact = True
         self.cache = False
+        self.archive: Archive | None = None
         self._contents: dict[str, bytearray] = {}
         self._locks: set[str] = set()
 

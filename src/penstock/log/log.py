@@ -52,6 +52,7 @@ from typing import Any, Final, Literal, Self
 from crc32c import crc32c
 
 from penstock.errors import Closed, OffsetOutOfRange, PenstockError, StorageFailed
+from penstock.log.archive import FetchedSegment
 from penstock.log.damage import DamagedRange
 from penstock.log.files import DELETED, File, Files
 from penstock.log.index import LaneRange
@@ -59,7 +60,7 @@ from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, empty_log, open_segments, sync_names
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
-from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo
+from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo, raise_corruption
 from penstock.log.survey import Broken
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
@@ -155,6 +156,7 @@ class Log(LogReader):
             start=self.end, end=self.end, written=0, data=b""
         )  # The last one, without its data.
         self.cached = files.cache and config.durability != "memory"  # Only ``confirm`` makes it durable.
+        self.archive = files.archive if self.cached else None
         self._files = files
         self._active = opened.segments[-1]
         self._segment_bytes = config.segment_bytes
@@ -438,10 +440,24 @@ class Log(LogReader):
             self.leader_epoch = header.leader_epoch
             self.append(batch)
 
+    def taken_size(self, segment: SegmentInfo) -> int:
+        """How many bytes of a segment are below ``taken``."""
+        if segment.next_offset <= self.taken:
+            return segment.bytes
+        if segment.base_offset >= self.taken:
+            return 0
+        try:
+            return self._locate(self.taken)[1]
+        except Broken as broken:
+            self._fetch_again(broken.segment)
+            raise_corruption(broken.segment, broken.position, broken.why)
+
     def fail(self, error: PenstockError) -> None:
         """A write did not succeed: take no more from now on, unless there was only no room for it."""
         if isinstance(error, StorageFailed) and self.failed is None:
             self.failed = error
+            if self.archive is not None:
+                self.archive.lost(self.path)
         self.on_trouble(error)
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
@@ -542,6 +558,8 @@ class Log(LogReader):
         while len(self._segments) > 1 and self._bases[1] <= offset:
             segment = self._segments[0]
             self._drop(segment)
+            if self.archive is not None:
+                self.archive.forget(segment.log_path)
             self._files.remove(segment.log_path)
             # From here on it is gone, whatever else fails: a stray index is removed by the next open.
             del self._segments[0], self._bases[0]
@@ -614,12 +632,6 @@ class Log(LogReader):
         self.cleaned = Cleaned()  # Its keys may have newer values further up.
         self._files.sync_directory(self.path)
 
-    def _drop(self, segment: Segment) -> None:
-        """Close a segment's file and forget that it was open."""
-        segment.release()
-        if segment in self._open:
-            self._open.remove(segment)
-
     def rewrite(self, keep: Callable[[Record], bool], upto: int) -> RewriteReport:
         """Rewrite the sealed segments below ``upto`` with only the records that ``keep`` wants."""
         steps = self.rewrite_steps(keep, upto)
@@ -632,7 +644,7 @@ class Log(LogReader):
 
     def rewrite_steps(
         self, keep: Callable[[Record], bool], upto: int
-    ) -> Generator[None, None, RewriteReport]:
+    ) -> Generator[FetchedSegment | None, None, RewriteReport]:
         """``rewrite`` in steps of some milliseconds; between them the caller may use the log.
 
         Segments are rewritten from the oldest on, small neighbours together; ``keep`` sees every record
@@ -644,12 +656,14 @@ class Log(LogReader):
         for group in self._groups(upto):
             if group[0] not in self._segments:
                 continue  # Deleted meanwhile, as below.
+            while (missing := self._missing(group)) is not None:
+                yield missing
             if self._is_damaged(group):
                 continue  # Its bytes stay as they are: somebody may have a copy to repair them with.
             work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
-                    yield
+                    yield None
                     if group[0] not in self._segments:
                         break
                 else:
@@ -660,6 +674,11 @@ class Log(LogReader):
             finally:
                 work.close()
         return report
+
+    def _missing(self, group: list[Segment]) -> FetchedSegment | None:
+        """What to wait for before these segments can be read."""
+        found = (self.fetching(segment.base_offset) for segment in group)
+        return next((each for each in found if each is not None), None)
 
     def _is_damaged(self, group: list[Segment]) -> bool:
         paths = {segment.log_path for segment in group}
@@ -689,6 +708,8 @@ class Log(LogReader):
         scan = work.prepare()
         for segment in old:
             self._drop(segment)
+            if self.archive is not None:
+                self.archive.forget(segment.log_path)
         work.install()
         self._renaming = True
         self._forget()

@@ -26,6 +26,7 @@ from operator import attrgetter
 from typing import Final
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange
+from penstock.log.archive import Archive, FetchedSegment
 from penstock.log.damage import DamagedRange, DamageMap
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
@@ -38,6 +39,7 @@ from penstock.wire.records import (
     HEADER_BYTES,
     Header,
     Record,
+    base_offset_of,
     check_batch,
     decode_batch,
     read_header,
@@ -118,6 +120,7 @@ class LogReader:
         self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
         self._asked: dict[int, int] = {}  # Where fetches began of late, and how often.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
+        self.archive: Archive | None = None  # Has sealed segments that may be missing here.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
         self.safe = self.end  # What is below is as durable as the log promises ...
@@ -605,6 +608,7 @@ class LogReader:
     def _learn(self, broken: Broken) -> None:
         """Find out what is damaged, so that it is left out from now on; raise if nothing new is found."""
         segment, position = broken.segment, broken.position
+        self._fetch_again(segment)
         file, index = self._use(segment), self._index(segment)
         changed = False
         if broken.unreadable:
@@ -650,13 +654,74 @@ class LogReader:
     def _use(self, segment: Segment) -> File:
         """The file of a segment; a sealed one that was not used for long is closed instead."""
         opened = self._open
-        if segment.sealed and (not opened or opened[-1] is not segment):
-            if segment in opened:
-                opened.remove(segment)
-            elif len(opened) >= OPEN_MAX:
-                opened.pop(0).release()
-            opened.append(segment)
+        if segment.sealed:
+            segment.used = True
+            if not opened or opened[-1] is not segment:
+                if segment in opened:
+                    opened.remove(segment)
+                elif len(opened) >= OPEN_MAX:
+                    opened.pop(0).release()
+                opened.append(segment)
         return segment.opened()
+
+    def _drop(self, segment: Segment) -> None:
+        """Close a segment's file and forget that it was open."""
+        segment.release()
+        if segment in self._open:
+            self._open.remove(segment)
+
+    # --- a cache ----------------------------------------------------------------------------------------
+
+    def fetching(self, offset: int) -> FetchedSegment | None:
+        """What to wait for before ``offset`` can be read; None if it can be read now."""
+        if self.archive is None or offset >= self._bases[-1]:
+            return None
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        return None if segment.file is not None else self.archive.fetching(segment.log_path)
+
+    def copy(self, base_offset: int, start: int, end: int) -> bytes | None:
+        """The checked bytes of the segment that begins with an offset, between two positions.
+
+        None if there is no such segment any more, or its bytes are wrong, which whoever can help is told.
+        """
+        number = bisect_left(self._bases, base_offset)
+        if number == len(self._bases) or self._bases[number] != base_offset:
+            return None
+        segment = self._segments[number]
+        if segment.size < end:
+            return None
+        data = self._use(segment).read(start, end - start)
+        try:
+            if len(data) < end - start:
+                raise Damage(0, "the segment ends within a batch", base_offset)
+            if data:
+                check_chain(data, base_offset_of(data))
+        except Damage:
+            self._fetch_again(segment)
+            return None
+        return data
+
+    def evict(self, base_offset: int) -> None:
+        """Remove the file of a sealed segment that the archive has; its index stays."""
+        segment = self._segments[bisect_left(self._bases, base_offset)]
+        assert segment.sealed
+        assert segment.base_offset == base_offset
+        self._drop(segment)
+        segment.files.remove(segment.log_path)
+
+    def forget_use(self) -> None:
+        """Note from now on which segments are read; see ``SegmentInfo.used``."""
+        for segment in self._segments:
+            segment.used = False
+
+    def _fetch_again(self, segment: Segment) -> None:
+        """The bytes of a cached segment are wrong: raise ``NotCached`` if the right ones can be had."""
+        if self.archive is not None:
+            self._drop(segment)
+            error = self.archive.damaged(segment.log_path)
+            if error is not None:
+                self._forget()
+                raise error
 
     def _index(self, segment: Segment) -> SegmentIndex:
         index = segment.index
@@ -671,6 +736,8 @@ class LogReader:
     def _rescan(self, segment: Segment) -> SegmentIndex:
         """Make the index of a sealed segment again, and find everything in it that is damaged."""
         index, damage = rebuild_index(segment, self._index_bytes)
+        if damage:
+            self._fetch_again(segment)
         self.damage.drop_segment(segment.log_path)
         for found in damage:
             self.note_damage(found)

@@ -171,8 +171,12 @@ def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, lis
 
 def segment_bases(files: Files, directory: str) -> list[int]:
     """The base offsets of a log's segments, rising."""
-    names = files.list(directory)
-    return sorted(int(name[:20]) for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG))
+    names = [name for name in files.list(directory) if _SEGMENT_FILE.fullmatch(name)]
+    found = {int(name[:20]) for name in names if name.endswith(LOG)}
+    if files.archive is not None:  # Of a segment that is not cached, only the index is here.
+        indexes = [name for name in names if name.endswith(INDEX)]
+        found |= {int(name[:20]) for name in indexes if files.archive.has(f"{directory}/{name[:20]}{LOG}")}
+    return sorted(found)
 
 
 def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
@@ -194,6 +198,10 @@ def _open_segment(
     segment: Segment, before: int, limit: int, index_bytes: int, recovery: Recovery
 ) -> list[LaneRange]:
     """Bring a segment up; returns its lanes.  ``limit`` is where the next one begins."""
+    if segment.files.archive is not None and segment.sealed and not segment.files.exists(segment.log_path):
+        lanes = _trust_head(segment, closed_as(segment))
+        if lanes is not None:
+            return lanes
     file = segment.opened()
     lanes = _trust(segment, file)
     if lanes is None:
@@ -214,7 +222,12 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
         return None
     if file.size > head.segment_bytes and is_room(file, head.segment_bytes):
         file.truncate(head.segment_bytes)
-    if file.size != head.segment_bytes:
+    return _trust_head(segment, head) if file.size == head.segment_bytes else None
+
+
+def _trust_head(segment: Segment, head: IndexHead | None) -> list[LaneRange] | None:
+    """The same without a look at the file, which may have to be fetched when somebody reads it."""
+    if head is None:
         return None
     lanes: list[LaneRange] | None = []
     if head.lane_ranges:
@@ -327,8 +340,9 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
         files.sync_directory(segment.path.rpartition("/")[0])
         file.truncate(scan.position)
     # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
-    file.sync()
-    sync_names(files, segment.path.rpartition("/")[0])
+    if not files.cache:
+        file.sync()
+        sync_names(files, segment.path.rpartition("/")[0])
 
 
 def is_room(file: File, position: int) -> bool:

@@ -71,7 +71,7 @@ class SegmentRewrite:
         self._keep = keep
         self._path = self._first.path + REWRITE
         # Handles of its own: the log may close the others at any time.
-        self._sources = [self._files.open(segment.log_path, create=False) for segment in segments]
+        self._sources = [segment.open_file() for segment in segments]
         self._target: File | None = None  # None as long as nothing is to be changed.
         self._parts: list[bytes | bytearray] = []  # To be written.
         self._empty: Header | None = None  # The empty batch that is growing behind ``_parts``.

@@ -15,7 +15,7 @@ batch has no file at all.
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from penstock.errors import Closed, CorruptionError
+from penstock.errors import Closed, CorruptionError, NotCached, StorageFailed
 from penstock.log.files import File, Files
 from penstock.log.index import IndexHead, LaneRange, SegmentIndex, decode_index, encode_index, encode_lanes
 
@@ -38,13 +38,14 @@ def segment_name(base_offset: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """What retention needs to know of a segment."""
+    """What retention, and who evicts segments, need to know of a segment."""
 
     base_offset: int
     next_offset: int
     bytes: int
     max_timestamp: int  # 0 if it has no records.
     sealed: bool
+    used: bool = True  # Since ``Log.forget_use``.
 
 
 class Segment:
@@ -52,7 +53,7 @@ class Segment:
 
     __slots__ = (
         "base_offset", "checked_end", "checked_start", "closed", "file", "files", "index", "indexed",
-        "made", "max_timestamp", "next_offset", "path", "room", "sealed", "size", "stored",
+        "made", "max_timestamp", "next_offset", "path", "room", "sealed", "size", "stored", "used",
         "vouched",
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ class Segment:
         self.stored = 0  # Up to here the bytes were there before this process, and were not summed by it ...
         self.checked_start = 0  # ... except between these two positions.
         self.checked_end = 0
+        self.used = True  # Since somebody looked for a segment to evict.
 
     def is_checked(self, position: int, end: int) -> bool:
         """Whether these bytes were written by this process, or their checksums were found right by it."""
@@ -94,6 +96,7 @@ class Segment:
             bytes=self.size,
             max_timestamp=self.max_timestamp,
             sealed=self.sealed,
+            used=self.used,
         )
 
     def make_room(self, file: File, end: int, end_max: int) -> None:
@@ -116,8 +119,20 @@ class Segment:
         if self.file is None:
             if self.closed:
                 raise Closed(what="log")
-            self.file = self.files.open(self.log_path, create=False)
+            self.file = self.open_file()
         return self.file
+
+    def open_file(self) -> File:
+        """A handle of its own; ``NotCached`` if the file is to be fetched first."""
+        archive = self.files.archive
+        if archive is None:
+            return self.files.open(self.log_path, create=False)
+        archive.require(self.log_path)
+        try:
+            return self.files.open(self.log_path, create=False)
+        except StorageFailed as error:
+            archive.lost(self.log_path)
+            raise NotCached(path=self.log_path) from error
 
     def load_index(self) -> SegmentIndex | None:
         """The stored index, or None if it is missing or damaged."""

@@ -351,9 +351,10 @@ class Schedule:
             yield from _secured(self.log)
             needed = [number for number in (live.first(), *meanwhile) if number >= 0]
             self.log.delete_before(min(*needed, upto) if needed else upto)
-            yield from self.log.rewrite_steps(
+            for _ in self.log.rewrite_steps(
                 lambda record: record.offset in live or record.offset in meanwhile, upto
-            )
+            ):
+                yield None
             self._timetable.cancelled.drop_before(upto)
             self._cleaned_bytes = self.log.size_bytes
         finally:

@@ -29,6 +29,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from penstock.errors import DirectoryInUse, DiskFull, StorageFailed
+from penstock.log.archive import Archive
 from penstock.log.files import File, Files, Lock, Part, replace_file
 
 T = TypeVar("T")
@@ -82,6 +83,14 @@ class FaultyFiles:
     @cache.setter
     def cache(self, cache: bool) -> None:
         self.inner.cache = cache
+
+    @property
+    def archive(self) -> Archive | None:
+        return self.inner.archive
+
+    @archive.setter
+    def archive(self, archive: Archive | None) -> None:
+        self.inner.archive = archive
 
     def heal(self) -> None:
         """From now on everything works (not after a crash)."""
@@ -302,6 +311,7 @@ class CrashDisk:
     def __init__(self) -> None:
         self.intact = True  # Until the power is cut.
         self.cache = False
+        self.archive: Archive | None = None
         self.life = 0  # Rises with every crash; older files are dead.
         self.locks: set[str] = set()
         self._names: dict[str, _Node] = {}

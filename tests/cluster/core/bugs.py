@@ -16,18 +16,22 @@ from penstock.broker.publish.publishing import Publishing
 from penstock.broker.state import Partition
 from penstock.broker.state import State as BrokerState
 from penstock.broker.steps import Steps
+from penstock.cluster import hosting
 from penstock.cluster.core import commit, loading
 from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.checkpoints import Checkpoints
 from penstock.cluster.core.collecting import Collecting
 from penstock.cluster.core.commit import Commits, Round
+from penstock.cluster.core.host import Part
 from penstock.cluster.core.loading import Loading
 from penstock.cluster.core.metadata import Assigned, Checkpoint, Covered, Fence, Key, Range, State
 from penstock.cluster.core.node import Node
 from penstock.cluster.core.objects import UNKNOWN, Store, number_of, wal_name
 from penstock.cluster.core.sealing import Sealing
 from penstock.cluster.core.wal import ENTRY_BYTES_MAX, decode_entry, encode_entries, encode_tombstone
+from penstock.cluster.hosting import BrokerHost
 from penstock.cluster.lease import ClusterLease
+from penstock.log.segment import SegmentInfo
 
 
 class Bug(NamedTuple):
@@ -339,7 +343,24 @@ def forgetful_snapshot(self: Maintenance, partition: Partition) -> Steps[bool]:
 snapshot = Maintenance._snapshot
 
 
+# The cache.
+
+
+def evict_early(self: BrokerHost, key: Key, partition: Partition) -> list[tuple[SegmentInfo, bool]]:
+    """Takes every sealed segment for one that the store has."""
+    return [(segment, True) for segment in partition.log.segments()[:-1]] if key in self._open else []
+
+
+def no_growing_parts(*_: Any) -> list[Part]:
+    """Uploads sealed segments only."""
+    return []
+
+
 BUGS: dict[str, Bug] = {
+    "eviction before the upload": Bug(20, [(BrokerHost, "_uploaded", evict_early)], real=True),
+    "checkpoint without the growing segment": Bug(
+        20, [(hosting, "growing_parts", no_growing_parts)], real=True
+    ),
     "snapshot that forgets an unconfirmed output": Bug(
         100, [(Maintenance, "_snapshot", forgetful_snapshot)], real=True
     ),

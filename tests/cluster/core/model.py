@@ -11,7 +11,7 @@ from random import Random
 
 from penstock.clock import Clock
 from penstock.cluster.core.host import Part
-from penstock.cluster.core.metadata import Key, State
+from penstock.cluster.core.metadata import Key, Piece, State
 from penstock.cluster.core.node import Node
 from penstock.cluster.core.wal import Slice
 
@@ -55,12 +55,12 @@ class IncomingPartition:
         self._host = host
         self._partition = Partition(key, epoch)
 
-    def has(self, file: str, identity: str) -> bool:
+    def leaves(self, piece: Piece) -> bool:
         return False
 
-    def restore(self, file: str, identity: str, data: bytes) -> None:
+    def restore(self, piece: Piece, data: bytes) -> None:
         for item in data.split():
-            self._partition.note(file, int(item))
+            self._partition.note(piece.file, int(item))
 
     def end(self, log: str) -> int:
         return len(self._partition.logs[log])
@@ -217,6 +217,9 @@ class ModelHost:
     def messages(self, key: Key) -> list[int]:
         partition = self._serving(key)
         return partition.logs["data"][: partition.safe["data"]]
+
+    def is_cached(self, key: Key) -> bool:
+        return True
 
     def owes(self, key: Key) -> bool:
         return False

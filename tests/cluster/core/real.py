@@ -4,12 +4,15 @@ Only its files are in memory, because nothing on a node's disk outlives the proc
 concerned, and its clock is the virtual one.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 from tests.cluster.core.model import Rejected
-from tests.cluster.core.virtual import Process
+from tests.cluster.core.virtual import Process, Violation
 
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.core import Core
@@ -19,6 +22,7 @@ from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.metadata import Key
 from penstock.cluster.core.node import Node
+from penstock.cluster.core.objects import Store
 from penstock.cluster.hosting import BrokerHost
 from penstock.cluster.lease import ClusterLease
 from penstock.config.broker import BrokerConfig, GroupOptions
@@ -27,11 +31,13 @@ from penstock.errors import (
     Closed,
     GroupNotFound,
     LeaseLost,
+    NotCached,
     NotOwner,
     PenstockError,
     TopicNotFound,
 )
 from penstock.log.files import MemoryFiles
+from penstock.log.segment import LOG, segment_name
 from penstock.model.message import Message
 from penstock.wire.records import encode_values, number_batch, seal_batch
 
@@ -94,8 +100,9 @@ class RealBroker:
         on_append: Callable[[], None],
         on_commit: Callable[[Key, int], None],
         send: Callable[[Key, bytes], Coroutine[Any, Any, None]],
+        store: Store,
     ) -> None:
-        files = MemoryFiles()
+        files = self._files = MemoryFiles()
         files.cache = True
         registry: Any = SimulatedRegistry(
             lambda topic, number: self.host.state.owner_of((topic, number)), random
@@ -109,7 +116,9 @@ class RealBroker:
         self._send = send
         self._driver = LoopDriver(self.core)
         self._process = process
-        self.host = CommittingHost(self.core, self._driver, self._commit, process.spawn)
+        self.host = CommittingHost(
+            self.core, self._driver, self._commit, process.spawn, process.name, store, self._lost
+        )
         self.host.on_commit = on_commit
         self._consumer: BatchConsumer | None = None
 
@@ -122,12 +131,15 @@ class RealBroker:
         await self._driver.open()
 
     async def publish(self, key: Key, message: int, producer_id: int, sequence: int) -> int:
-        batch = encode_values([b"%d" % message], self._process.wall_ms())
+        batch = encode_values([b"%-250d" % message], self._process.wall_ms())  # Enough to fill segments.
         number_batch(batch, producer_id, sequence)
         seal_batch(batch)
-        answer = (
-            await self._run(self.core.publishing.append_records(key[0], [(key[1], bytes(batch))], True))
-        )[0]
+        while True:
+            appending = self.core.publishing.append_records(key[0], [(key[1], bytes(batch))], True)
+            [answer] = await self._run(appending)
+            if not isinstance(answer, NotCached):
+                break
+            await asyncio.sleep(0.1)  # It may be a repeat of what is being fetched.
         if isinstance(answer, REFUSALS):
             raise Rejected from answer
         if isinstance(answer, PenstockError):
@@ -193,16 +205,53 @@ class RealBroker:
 
     def read(self, key: Key, random: Random) -> tuple[int, list[tuple[int, int]]]:
         """Where the log ends for a reader, and some of what it sees: offsets and messages."""
+        found: list[tuple[int, int]] = []
         try:
             end = self.core.fetching.position(*key, "latest", True).offset
-            found = [random.randrange(end), end - 1] if end else []
-            return end, [(offset, self._message(key, offset)) for offset in found]
+            with suppress(NotCached):
+                found = [(each, self._message(key, each)) for each in _some(end, random)]
         except REFUSALS as error:
             raise Rejected from error
+        return end, found
 
     def _message(self, key: Key, offset: int) -> int:
         [found] = self.core.browsing.read(*key, offset, None, None, 1)
         return int(found.value)
+
+    def evict(self, faults: Counter[str]) -> None:
+        """Remove everything from the cache that is in the store."""
+        before = self._cached()
+        self.host.tend(1)
+        faults["evicted segments"] += len(before) - len(self._cached())
+
+    def damage(self, random: Random, faults: Counter[str]) -> None:
+        """Change a byte of a segment that is in the store, or lose its file."""
+        self.host.tend(0)
+        path = random.choice([path for path in self._cached() if self.host.cache.has(path)] or [""])
+        if path and random.random() < 0.5:
+            data = self._files._contents[path]
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        elif path:
+            self._files.remove(path)
+        faults["damaged segments"] += bool(path)
+
+    def _cached(self) -> list[str]:
+        return [path for path in self._files._contents if path.endswith(LOG)]
+
+    def _lost(self, path: str) -> None:
+        raise Violation(f"{path} is lost, and only what the store has was damaged")
+
+    def is_cached(self, key: Key) -> bool:
+        """Whether all of a partition can be read now; if not, it is being fetched."""
+        log = self.core.state.topic(key[0]).partition(key[1]).log
+        log._forget()  # What is still in memory says nothing of the files.
+        try:
+            log.records(0, log.high)
+        except NotCached:
+            return False
+        cache = self.host.cache  # Files that are open may be lost all the same.
+        paths = [f"{log.path}/{segment_name(each.base_offset)}{LOG}" for each in log.segments()]
+        return all(cache.fetching(path) is None for path in paths)
 
     def messages(self, key: Key) -> list[int]:
         log = self.core.state.topic(key[0]).partition(key[1]).log
@@ -214,3 +263,8 @@ class RealBroker:
         if cursor is None:
             return set()
         return {offset for offset in range(partition.log.high) if cursor.engine.done.contains(offset)}
+
+
+def _some(end: int, random: Random) -> list[int]:
+    """Offsets to read: any, and the last."""
+    return [random.randrange(end), end - 1] if end else []

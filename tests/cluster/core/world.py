@@ -28,6 +28,7 @@ from penstock.errors import SequenceOutOfOrder, SequenceReused
 
 TIMING = Timing(heartbeat_s=0.5, beat_s=2.0, poll_s=3.0, checkpoint_s=1.5, collect_s=1.0, balance_s=3.0)
 TOPIC = "orders"
+SEGMENT_BYTES = 4096  # Some twelve messages: a partition has several segments.
 ANSWER_S = 2.0  # A client waits so long for an answer.
 HEALING_S = 40.0  # After the last fault, everything works again within this.
 
@@ -45,6 +46,7 @@ class Life:
         def on_commit(key: Key, epoch: int) -> None:
             world.history.commit(key, epoch, incarnation)
 
+        store = StoreClient(world.store, machine, self.process)
         self.broker: ModelHost | RealBroker
         if world.real:
             self.broker = RealBroker(
@@ -53,6 +55,7 @@ class Life:
                 lambda: self.node.commit(),
                 on_commit,
                 lambda key, batch: world.forward(self, key, batch),
+                store,
             )
         else:
             self.broker = ModelHost(self.process, lambda: self.node.commit(), on_commit)
@@ -60,7 +63,7 @@ class Life:
             incarnation=incarnation,
             number=machine.number,
             address="",
-            store=StoreClient(world.store, machine, self.process),
+            store=store,
             clock=self.process,
             random=random,
             host=self.broker.host,
@@ -152,7 +155,9 @@ class World:
         def make(state: State) -> PutTopic | None:
             for number, (name, count) in enumerate(sizes.items()):
                 if name not in state.topics:
-                    settings = msgspec.json.encode(TopicSettings(partitions=count)).decode()
+                    settings = msgspec.json.encode(
+                        TopicSettings(partitions=count, segment_bytes=SEGMENT_BYTES)
+                    ).decode()
                     return PutTopic(name, f"{number:032}", count, settings)
             return None
 
@@ -288,7 +293,7 @@ class World:
     # Faults.
 
     async def _nemesis(self) -> None:
-        kinds = [getattr(self, f"_fault_{name}") for name in FAULTS]
+        kinds = [getattr(self, f"_fault_{name}") for name in FAULTS + (CACHE_FAULTS if self.real else ())]
         if self.random.random() < 0.5:
             self._zombie(self.random.choice(list(self.lives.values())))
         while True:
@@ -346,6 +351,15 @@ class World:
         if life.node.incarnation in life.node.state.members:
             life.process.call(0.0, life.node.leave, lambda *_: None)
 
+    def _fault_evict(self, life: Life) -> None:
+        assert isinstance(life.broker, RealBroker)
+        life.process.call_soon(life.broker.evict, self.faults)
+
+    def _fault_damage(self, life: Life) -> None:
+        """A file of the cache is changed or lost."""
+        assert isinstance(life.broker, RealBroker)
+        life.process.call_soon(life.broker.damage, self.random, self.faults)
+
     def _heal(self) -> None:
         self.healed = True
         self.store.faults = 0.0
@@ -358,7 +372,8 @@ class World:
     def _whole(self) -> bool:
         servers = [(key, self._server(key)) for key in [*self.keys, *self.results]]
         return self.simulation.now > self.seconds + 8 and all(
-            life is not None and not life.broker.owes(key) for key, life in servers
+            life is not None and not life.broker.owes(key) and life.broker.is_cached(key)
+            for key, life in servers
         )
 
     def _server(self, key: Key) -> Life | None:
@@ -423,3 +438,4 @@ class World:
 
 
 FAULTS = ("kill", "die", "crash", "pause", "cut", "slow", "storm", "calm", "calm", "deaf", "drain", "clock")
+CACHE_FAULTS = ("evict", "evict", "damage")  # Of the real broker.

@@ -9,15 +9,16 @@ kept as long as the messages it describes.
 """
 
 import logging
+from contextlib import suppress
 
 from penstock.broker.maintenance.restoring import forget_idle, held_from
 from penstock.broker.publish.staging import Staging
 from penstock.broker.state import GroupCursor, Partition, State, Topic
-from penstock.broker.steps import Durable, GiveWay, Steps
+from penstock.broker.steps import FETCH_MS, Arrival, Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import behind, skip_deleted
 from penstock.broker.storage.replay import snapshot_state
 from penstock.config.broker import ARCHIVE_GROUP
-from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.errors import NotCached, OffsetOutOfRange, PenstockError
 from penstock.log.log import Log
 from penstock.log.maintenance.compaction import compact_steps
 from penstock.log.maintenance.retention import retention_cut
@@ -108,7 +109,14 @@ class Maintenance:
                 if topic.deleted or topic.partitions.get(partition.number) is not partition:
                     return
         if (yield from self._snapshot(partition)):
+            yield from self._until_begun(partition)
             self._trim_journal(partition)
+
+    def _until_begun(self, partition: Partition) -> Steps[None]:
+        """Wait until the beginning of the log can be read."""
+        log = partition.log
+        while not partition.closed and (missing := log.fetching(log.start)) is not None:
+            yield Arrival(missing, self._state.clock.steady_ms() + FETCH_MS)
 
     def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
         """Delete what lies below an offset, whatever retention says; None is all there is."""
@@ -145,8 +153,9 @@ class Maintenance:
         """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
         journal = partition.journal
         if journal is not None:
-            offset = journal.log.offset_at(self._first_ms(partition))
-            journal.log.delete_before(min(offset, journal.snapshot_end))
+            with suppress(NotCached):  # It is trimmed the next time that something is deleted.
+                offset = journal.log.offset_at(self._first_ms(partition))
+                journal.log.delete_before(min(offset, journal.snapshot_end))
 
     def _first_ms(self, partition: Partition) -> int:
         """The time of the first batch, whether or not anybody sees it; now, if there is none."""
@@ -159,8 +168,11 @@ class Maintenance:
         """Keep the last value of each key, once no group waits for all that was put back for it."""
         aging_ms = self._state.aging_ms()
         if topic.settings.compact and held_from(partition, aging_ms) == partition.log.end:
-            for _ in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
-                yield GiveWay()
+            for missing in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
+                now_ms = self._state.clock.steady_ms()
+                yield GiveWay() if missing is None else Arrival(missing, now_ms + FETCH_MS)
+                if partition.closed:
+                    return
 
     def _tidy(self, partition: Partition) -> Steps[None]:
         forget_idle(partition, self._state.clock.steady_ms())

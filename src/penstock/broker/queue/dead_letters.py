@@ -19,14 +19,14 @@ from typing import Final
 
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.state import AttemptHistory, GroupCursor, Partition, State, Topic
-from penstock.broker.steps import Arrival, GiveWay, Steps
+from penstock.broker.steps import Arrival, GiveWay, Steps, fetched
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import finish
 from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.topics import Topics
 from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery import events
-from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
+from penstock.errors import DeadLetterNotFound, InvalidValue, NotCached, PenstockError
 from penstock.model.info import DeadLetter, Redrive
 from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
 from penstock.model.placing import Placed, stored_bytes
@@ -290,7 +290,16 @@ class DeadLetters:
         _check_rate(per_second)
         source = self._state.topic(name)
         count = 0
-        for letter in self._matching(name, error, group):  # Read as it goes on: they may be a million.
+        letters = self._matching(name, error, group)  # Read as it goes on: they may be a million.
+        while True:
+            try:
+                letter = next(letters)
+            except StopIteration:
+                break
+            except NotCached as missing:
+                yield from fetched(self._state.files, self._state.clock.steady_ms(), missing)
+                letters, count = self._matching(name, error, group), 0 if dry_run else count
+                continue
             if letter is None:
                 yield GiveWay()
                 self._state.check_alive(source)

@@ -24,7 +24,7 @@ from penstock.broker.storage.replay import finish, remember_failure
 from penstock.delivery import events
 from penstock.delivery.engine import Lease
 from penstock.delivery.retries import PARKED_MS
-from penstock.errors import PenstockError
+from penstock.errors import NotCached, PenstockError
 from penstock.log.reader import BATCH_RECORDS_MIN, PLAIN_BYTES_MIN
 from penstock.model.failure import NO_FAILURE, Failure
 from penstock.model.message import LOOK_INSIDE, Delivery, all_plain, last_header
@@ -82,6 +82,8 @@ class Leases:
             cursor = partitions[(consumer.turn + step) % count].groups[consumer.group.name]
             try:
                 self._take_from(cursor, consumer, buffer, now_ms)
+            except NotCached:
+                continue  # It is being fetched, and offered again by then.
             except PenstockError:
                 if not buffer.messages:
                     raise
@@ -110,7 +112,9 @@ class Leases:
     def _take_from(
         self, cursor: GroupCursor, consumer: GroupConsumer, buffer: "ReceiveBuffer", now_ms: int
     ) -> None:
-        """Add messages of one partition."""
+        """Add messages of one partition; none while those that come next are being fetched."""
+        if cursor.partition.log.fetching(cursor.engine.end()) is not None:
+            return
         journal_of(cursor).make_room()
         consumer.followers.clear()
         average_bytes = cursor.partition.log.average_bytes if buffer.room > 1 else 1
@@ -332,6 +336,12 @@ class Leases:
         partition = cursor.partition
         try:
             records = cursor.records(lease.start, lease.end)
+        except NotCached:
+            again_ms = now_ms + READ_RETRY_MS
+            for start, end in lease.unsettled():
+                self.take_back(cursor, lease, start, end, lease.attempt, again_ms, events.RELEASED, now_ms)
+            self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
+            raise
         except PenstockError:
             return self._read_around(cursor, lease, now_ms)
         if partition.topic.settings.ttl_ms is None and all_plain(records, lease.end - lease.start):

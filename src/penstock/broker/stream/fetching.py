@@ -26,7 +26,7 @@ from penstock.broker.steps import Arrival, Steps
 from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.groups import journal_durable
 from penstock.config.broker import TopicSettings
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import NotCached, OffsetOutOfRange
 from penstock.log.log import Log
 from penstock.model.info import Fetched
 from penstock.types import Instant, check_fetch, instant_ms
@@ -94,9 +94,12 @@ class Fetching:
         if undecided or (max_bytes == 0 and log.start <= offset <= upto):
             batches, following = b"", offset
         else:
-            batches, following = log.fetch_all(
-                offset, min(max_bytes, self._state.config.receive_bytes_max), upto
-            )
+            try:
+                batches, following = log.fetch_all(
+                    offset, min(max_bytes, self._state.config.receive_bytes_max), upto
+                )
+            except NotCached:  # The topic wakes those who wait when it is here.
+                batches, following = b"", offset
         aborted = log.transactions.aborted(offset, following) if committed and batches else []
         return RawFetched(
             start=log.start,

@@ -121,7 +121,7 @@ class Streams:
         """The next messages of one partition, in whatever form the consumer takes them, and how many."""
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
-        while position < log.high:
+        while position < log.high and log.fetching(position) is None:
             upto = min(position + min(limit, READ_RECORDS), log.high)
             data = self._batches(consumer, log, position, upto)
             if data:

@@ -69,6 +69,9 @@ ConfigFile = Annotated[
 ]
 
 
+_CACHE_BYTES = typer.Option(metavar="BYTES", help="Keep about so much of a cluster on this disk. [all]")
+
+
 def _place(words: str) -> typer.models.OptionInfo:
     option: typer.models.OptionInfo = typer.Option(metavar="HOST:PORT|off", help=words)
     return option
@@ -108,6 +111,7 @@ def serve(
     peer: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Listen for other nodes. [127.0.0.1:7071]")
     ] = None,
+    cache_bytes: Annotated[str | None, _CACHE_BYTES] = None,
     config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow access from other machines without authentication.")
@@ -124,7 +128,8 @@ def serve(
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
         "listen.http": http, "listen.kafka": kafka, "listen.sqs": sqs, "listen.grpc": grpc,
         "cluster.name": cluster, "cluster.store": store, "cluster.node": node, "cluster.advertise": advertise,
-        "cluster.peer": peer, "security.insecure": "true" if insecure else None,
+        "cluster.peer": peer, "cluster.cache_bytes": cache_bytes,
+        "security.insecure": "true" if insecure else None,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
     if archive:

@@ -34,18 +34,24 @@ class Checkpoints:
         self._number = 0
         self._cut = -1  # The last one.
 
-    async def write(self, partitions: dict[Key, int]) -> None:
-        """Write a checkpoint of partitions, given with their epochs, that are open here."""
+    async def write(self, partitions: dict[Key, int], sealed: bool = False) -> None:
+        """Write a checkpoint of partitions, given with their epochs, that are open here.
+
+        ``sealed``: there are segments to be uploaded, even if nothing was committed since the last one.
+        """
         cut = self._commits.next
-        if cut == self._cut and not self._has_history(partitions):
+        if cut == self._cut and not sealed and not self._has_history(partitions):
             return
         cuts = {key: self._host.cut(key) for key in partitions}  # No await since ``cut``.
         parts = {key: found for key, found in cuts.items() if found is not None}
         if not await self._commits.reached(cut):
             return
         self.uploading = self._number
-        bases = {key: await self._upload(key, found) for key, found in parts.items()}
-
+        bases: dict[Key, list[Piece]] = {}
+        for key, found in parts.items():
+            pieces = await self._upload(key, found)
+            if pieces is not None:  # Else it changed meanwhile, and is covered by the next one.
+                bases[key] = pieces
         await self._metadata.propose(lambda state: self._entry(state, cut, partitions, bases))
         self._cut = cut
         self.uploading = self._number
@@ -67,14 +73,17 @@ class Checkpoints:
         found = [self._metadata.state.partition(key) for key in partitions]
         return any(each is not None and len(each.history) > 1 for each in found)
 
-    async def _upload(self, key: Key, parts: list[Part]) -> list[Piece]:
+    async def _upload(self, key: Key, parts: list[Part]) -> list[Piece] | None:
         assigned = self._metadata.state.partition(key)
         known = {(piece.file, piece.identity): piece for piece in assigned.base} if assigned else {}
         pieces = []
         for part in parts:
             piece = known.get((part.file, part.identity))
             if piece is None:
-                name, *more = [await self._create(data) for data in self._chunks(part.read())]
+                data = part.read()
+                if data is None:
+                    return None
+                name, *more = [await self._create(each) for each in self._chunks(data)]
                 piece = Piece(part.file, part.identity, name, more)
             pieces.append(piece)
         return pieces

@@ -8,7 +8,7 @@ broker's lock.
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.cluster.core.metadata import Key, State
+from penstock.cluster.core.metadata import Key, Piece, State
 from penstock.cluster.core.wal import Slice
 
 
@@ -21,20 +21,20 @@ class Packed(Protocol):
 class Part:
     """One piece of a checkpoint that is being made."""
 
-    def __init__(self, file: str, identity: str, read: Callable[[], bytes]) -> None:
+    def __init__(self, file: str, identity: str, read: Callable[[], bytes | None]) -> None:
         self.file = file
         self.identity = identity  # Equal for equal contents.
-        self.read = read  # Called only if the store has no such piece.
+        self.read = read  # Called only if the store has no such piece; None: it has changed since.
 
 
 class Incoming(Protocol):
     """A partition that is being loaded; nobody else sees it before ``open``."""
 
-    def has(self, file: str, identity: str) -> bool:
-        """Is this piece of a checkpoint in the local cache, undamaged?  Then it is used from there."""
+    def leaves(self, piece: Piece) -> bool:
+        """Is a piece of the checkpoint left in the store, to be fetched when somebody reads it?"""
         ...
 
-    def restore(self, file: str, identity: str, data: bytes) -> None: ...
+    def restore(self, piece: Piece, data: bytes) -> None: ...
 
     def end(self, log: str) -> int:
         """The offset at which the next batch of a log begins."""

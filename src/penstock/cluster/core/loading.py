@@ -139,9 +139,9 @@ class Loading:
 
     async def _restore(self, load: _Load) -> None:
         for piece in load.base[load.restored :]:
-            if not load.incoming.has(piece.file, piece.identity):
+            if not load.incoming.leaves(piece):
                 data = b"".join([await self._read(name) for name in piece.names])
-                load.incoming.restore(piece.file, piece.identity, data)
+                load.incoming.restore(piece, data)
             load.restored += 1
 
     async def _read(self, name: str) -> bytes:

@@ -37,6 +37,7 @@ from penstock.cluster.core.objects import UNKNOWN, Store
 from penstock.cluster.core.sealing import Sealing
 
 RETRY_S: Final = 0.1
+RENEW_MS: Final = 750  # An idle node renews its lease this long before its end: 0.8 requests a second.
 DRAIN_S: Final = 0.005  # Between two looks whether a partition is drained.
 
 
@@ -99,6 +100,7 @@ class Node:
         self._news = asyncio.Event()  # There are metadata that we have not read.
         self._placement = 0  # The entry of an operator that we have followed last ...
         self._placed = asyncio.Event()  # ... and there is a newer one.
+        self._sealed = asyncio.Event()  # A checkpoint is wanted soon.
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -153,6 +155,10 @@ class Node:
         """There may be metadata entries that this node has not applied."""
         self._news.set()
 
+    def checkpoint_soon(self) -> None:
+        """There are segments that would be evicted if they were in the store."""
+        self._sealed.set()
+
     def deliver_from_ms(self, key: Key) -> int:
         """Until then the lease of the previous owner may last (rule 25)."""
         return self._deliver_ms.get(key, 0)
@@ -206,7 +212,8 @@ class Node:
             self.opened[key] = epoch
             if self.state.placement > epoch:
                 self._placed.set()  # An operator may have chosen another node meanwhile.
-            self._follow()  # It may have been taken away while it was being opened.
+            if not self.state.owns(self.incarnation, key, epoch):
+                self._follow()  # It was taken away while it was being opened.
 
         await self._loading.load(key, epoch, opened)
 
@@ -235,7 +242,7 @@ class Node:
         number, beat_ms = 0, 0
         while True:
             now_ms = self._clock.steady_ms()
-            if self.commits.lease_ms - now_ms <= LEASE_MS // 2:
+            if self.commits.lease_ms - now_ms <= RENEW_MS:
                 await self.commits.renew()
             if self.commits.leased:
                 self._tell()
@@ -244,12 +251,17 @@ class Node:
                 with suppress(*UNKNOWN):
                     await self.sealing.beat(number, self.commits.confirmed)
             await self.sealing.look(self.commits.leased)
-            await asyncio.sleep(self._timing.heartbeat_s)
+            left_s = (self.commits.lease_ms - RENEW_MS - self._clock.steady_ms()) / 1000
+            await asyncio.sleep(left_s if 0 < left_s < self._timing.heartbeat_s else self._timing.heartbeat_s)
 
     async def _checkpoint(self) -> None:
         while True:
-            await asyncio.sleep(self._timing.checkpoint_s)
-            await self._checkpoints.write(dict(self.opened))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.checkpoint_s):
+                    await self._sealed.wait()
+            sealed = self._sealed.is_set()
+            self._sealed.clear()
+            await self._checkpoints.write(dict(self.opened), sealed)
             self._tell()
 
     async def _collect(self) -> None:

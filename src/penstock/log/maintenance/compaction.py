@@ -30,6 +30,7 @@ from collections.abc import Generator
 from hashlib import blake2b
 from typing import Final
 
+from penstock.log.archive import FetchedSegment
 from penstock.log.log import Cleaned, Log
 from penstock.log.rewrite import RewriteReport
 from penstock.wire.records import Record
@@ -53,8 +54,11 @@ def compact(log: Log, now_ms: int, tombstone_ms: int, keys_max: int = KEYS_MAX) 
 
 def compact_steps(
     log: Log, now_ms: int, tombstone_ms: int, keys_max: int = KEYS_MAX
-) -> Generator[None, None, RewriteReport]:
-    """``compact`` in steps of some milliseconds; between them the caller may use the log."""
+) -> Generator[FetchedSegment | None, None, RewriteReport]:
+    """``compact`` in steps of some milliseconds; between them the caller may use the log.
+
+    A step may be a segment to wait for.
+    """
     if not _worthwhile(log, now_ms, tombstone_ms):
         return RewriteReport()
     log.roll()
@@ -81,17 +85,22 @@ def _worthwhile(log: Log, now_ms: int, tombstone_ms: int) -> bool:
     )
 
 
-def _map_keys(log: Log, upto: int, keys_max: int, newest: dict[bytes, int]) -> Generator[None, None, int]:
+def _map_keys(
+    log: Log, upto: int, keys_max: int, newest: dict[bytes, int]
+) -> Generator[FetchedSegment | None, None, int]:
     """Fill ``newest`` from where the last pass ended; returns where this one does."""
     offset = max(log.cleaned.upto, log.start)
     while offset < upto:
+        if (missing := log.fetching(offset)) is not None:
+            yield missing
+            continue
         slice_end = min(offset + min(SLICE, log.fitting(offset, SLICE_BYTES)), upto)
         for record in log.records(offset, slice_end):
             if record.key is not None:
                 if len(newest) >= keys_max and _short(record.key) not in newest:
                     return record.offset
                 newest[_short(record.key)] = record.offset
-        yield
+        yield None
         offset = max(slice_end, log.start)  # Retention may have come between.
     return upto
 
