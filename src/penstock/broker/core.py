@@ -450,9 +450,7 @@ class Core:
                 if not target.partition.closed:  # Else its leases are the next owner's.
                     self.queues.look(target)
             case Partition() if not target.topic.deleted and not target.closed:
-                if target.outbox:  # By a job, so that neither keeps the other from its turn.
-                    self.state.jobs.append(self.publishing.drain_outbox(target))
-                yield from self.schedules.fire(target)
+                yield from self._ring_partition(target)
             case Group():
                 self.streams.look(target)
             case MemberGroup():
@@ -467,6 +465,11 @@ class Core:
                 yield from self._do(target)
             case _:
                 pass  # It is gone.
+
+    def _ring_partition(self, partition: Partition) -> Steps[None]:
+        if partition.outbox:  # By a job, so that neither keeps the other from its turn.
+            self.state.jobs.append(self.publishing.drain_outbox(partition))
+        yield from self.schedules.fire(partition)
 
     def _do(self, chore: Chore) -> Steps[None]:
         """A recurring piece of work of the broker itself."""

@@ -17,6 +17,8 @@ NEWER = FORMAT + 1
 class Shelf:
     """Objects in memory."""
 
+    object_bytes_max = 1 << 20
+
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
