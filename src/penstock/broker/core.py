@@ -447,8 +447,7 @@ class Core:
     def _ring(self, target: Target) -> Steps[None]:
         match target:
             case GroupCursor() if target.partition.groups.get(target.group) is target:
-                if not target.partition.closed:  # Else its leases are the next owner's.
-                    self.queues.look(target)
+                self.queues.look(target)
             case Partition() if not target.topic.deleted and not target.closed:
                 yield from self._ring_partition(target)
             case Group():

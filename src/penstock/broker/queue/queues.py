@@ -538,6 +538,8 @@ class Queues:
     def look(self, cursor: GroupCursor) -> None:
         """The cursor's alarm rang: take back overdue leases and wake the consumers that can have them."""
         partition = cursor.partition
+        if partition.closed:
+            return  # Its leases are the next owner's.
         now_ms = self._state.clock.steady_ms()
         group = partition.topic.groups[cursor.group]
         group.maybe_sample(now_ms)
