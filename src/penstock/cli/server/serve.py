@@ -29,6 +29,7 @@ from penstock.config import loading
 from penstock.config.loading import Loaded
 from penstock.config.server import ServerConfig, shown
 from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
+from penstock.frontends.systemd import READY, STOPPING, notify
 from penstock.version import version_line
 
 if TYPE_CHECKING:
@@ -135,11 +136,9 @@ def serve(
     if archive:
         _check_archive(loaded.config)
     begin_log(loaded.config)
-    for name, reason, origin in loaded.unused():
-        logging.getLogger("penstock").warning("%s (%s) has %s", name, origin, reason)
+    _log_unused(loaded)
     beside = PipelineBeside("archive", **_query_socket(loaded.config)) if archive else None
     from penstock.frontends.serve import run  # Only now: configuration errors need no broker.
-    from penstock.frontends.systemd import READY, STOPPING, notify
 
     def ready(addresses: "Addresses", first_key: str | None) -> None:
         show(loaded.config, addresses, first_key=first_key, archive=archive)
@@ -147,17 +146,12 @@ def serve(
             beside.start(scheme(loaded.config).format(shown(*addresses["native"])))
         notify(READY, os.environ)
 
-    def stopping() -> None:
-        notify(STOPPING, os.environ)
-        if beside is not None:
-            beside.stop()
-
     members: list[ClusterMember] = []
     try:
         run(
             loaded.config,
             ready,
-            stopping,
+            lambda: _stop(beside),
             _membership(loaded.config, members),
         )
     except (DirectoryInUse, DirectoryUnusable) as error:
@@ -167,6 +161,18 @@ def serve(
     if members and members[0].sealed:
         _start_anew()
     return 1 if members and members[0].failed else 0
+
+
+def _log_unused(loaded: Loaded) -> None:
+    for name, reason, origin in loaded.unused():
+        logging.getLogger("penstock").warning("%s (%s) has %s", name, origin, reason)
+
+
+def _stop(beside: PipelineBeside | None) -> None:
+    """The end has begun: tell the service manager, and end the pipeline while there is a broker for it."""
+    notify(STOPPING, os.environ)
+    if beside is not None:
+        beside.stop()
 
 
 def _membership(config: ServerConfig, members: "list[ClusterMember]") -> "Callable[[], ClusterMember] | None":
