@@ -132,7 +132,13 @@ def serve(
         "cluster.peer": peer, "cluster.cache_bytes": cache_bytes,
         "security.insecure": "true" if insecure else None,
     }  # fmt: skip
-    loaded = load({key: value for key, value in flags.items() if value is not None}, config)
+    return _run(
+        load({key: value for key, value in flags.items() if value is not None}, config), archive=archive
+    )
+
+
+def _run(loaded: Loaded, *, archive: bool) -> int:
+    """Run a server with these settings, and with ``archive`` the pipeline next to it."""
     if archive:
         _check_archive(loaded.config)
     begin_log(loaded.config)
