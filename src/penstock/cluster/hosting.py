@@ -65,6 +65,7 @@ class BrokerHost:
         on_lost: Callable[[str], None],
     ) -> None:
         self.state = State()
+        self.committed_bytes = 0  # Since somebody set it to zero.
         self._incarnation = incarnation
         self.cache = core.state.files.archive = SegmentCache(core.state.files, store, spawn, on_lost)
         self._core = core
@@ -100,6 +101,7 @@ class BrokerHost:
     def confirm(self, packed: PackedLogs) -> None:
         for log, taken in packed.taken:
             log.confirm(taken.written, taken.end)
+            self.committed_bytes += len(taken.data)
         self._commit.took((stopwatch_ns() - packed.began_ns) // 1000)
         self._commit.settled()
 

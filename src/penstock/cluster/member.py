@@ -65,6 +65,7 @@ STORE_S: Final = 1.0  # Between two attempts to reach a store that is away.
 JOIN_S_MAX: Final = 60.0
 LEAVE_S_MAX: Final = 10.0
 CLOCKS_S_MAX: Final = 30
+CHECKPOINT_BYTES: Final = 64 << 20  # Of changes, and a checkpoint is written before its time (rule 26).
 TEND_S: Final = 1.0  # Between two looks at the size of the cache.
 ALIVE_S: Final = 1.0  # For an answer of the process that has this node's number.
 PEER_CONNECTIONS_MAX: Final = 1000
@@ -291,7 +292,11 @@ class ClusterMember:
         """Keep the cache within its limit."""
         while not self._ended.is_set():
             await asyncio.sleep(TEND_S)
-            if self._host.tend(self._config.cluster.cache_bytes):
+            if (
+                self._host.tend(self._config.cluster.cache_bytes)
+                or self._host.committed_bytes >= CHECKPOINT_BYTES
+            ):
+                self._host.committed_bytes = 0
                 self.node.checkpoint_soon()
 
     def _lost(self, path: str) -> None:

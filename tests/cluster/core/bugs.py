@@ -373,7 +373,7 @@ BUGS: dict[str, Bug] = {
     "repacking on retry": Bug(30, [(Commits, "_commit", repack_on_retry)]),
     "delivery without a lease": Bug(150, [(Node, "delivers", deliver_always)]),
     "reads without a lease": Bug(40, [(BrokerState, "readable", read_always)], real=True),
-    "sequence errors of a former owner": Bug(20, [(ClusterLease, "verify", answer_at_once)], real=True),
+    "sequence errors of a former owner": Bug(40, [(ClusterLease, "verify", answer_at_once)], real=True),
     "round acknowledged with its first part": Bug(30, [(Commits, "_pack", confirm_first_part)]),
     "tombstone above a free name": Bug(10, [(Sealing, "_put_tombstone", tombstone_above)]),
     "tombstone deleted": Bug(160, [(Collecting, "_collect_sealed", delete_tombstone)]),

@@ -37,7 +37,6 @@ from penstock.cluster.core.objects import UNKNOWN, Store
 from penstock.cluster.core.sealing import Sealing
 
 RETRY_S: Final = 0.1
-RENEW_MS: Final = 750  # An idle node renews its lease this long before its end: 0.8 requests a second.
 DRAIN_S: Final = 0.005  # Between two looks whether a partition is drained.
 
 
@@ -242,7 +241,7 @@ class Node:
         number, beat_ms = 0, 0
         while True:
             now_ms = self._clock.steady_ms()
-            if self.commits.lease_ms - now_ms <= RENEW_MS:
+            if self.commits.lease_ms - now_ms <= LEASE_MS // 2:
                 await self.commits.renew()
             if self.commits.leased:
                 self._tell()
@@ -251,8 +250,7 @@ class Node:
                 with suppress(*UNKNOWN):
                     await self.sealing.beat(number, self.commits.confirmed)
             await self.sealing.look(self.commits.leased)
-            left_s = (self.commits.lease_ms - RENEW_MS - self._clock.steady_ms()) / 1000
-            await asyncio.sleep(left_s if 0 < left_s < self._timing.heartbeat_s else self._timing.heartbeat_s)
+            await asyncio.sleep(self._timing.heartbeat_s)
 
     async def _checkpoint(self) -> None:
         while True:

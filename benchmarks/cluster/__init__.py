@@ -1,1 +1,0 @@
-"""What a cluster costs, and how quickly it recovers: ``python -m benchmarks.cluster``."""
