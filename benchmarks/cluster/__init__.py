@@ -1,0 +1,1 @@
+"""What a cluster costs, and how quickly it recovers: ``python -m benchmarks.cluster``."""
