@@ -40,7 +40,7 @@ from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_body
 
-REPORT_S: Final = 1.0  # For the answer of a node.
+REPORT_S: Final = 3.0  # For the answer of a node.
 LOOK_S: Final = 0.02  # How often to look whether partitions have moved.
 
 
