@@ -27,9 +27,9 @@ def run(arguments: list[str], cache: Path) -> int:
 
 
 def failed(cache: Path) -> list[str]:
-    """The ids of the tests that failed in the last run."""
+    """The ids of the tests that failed in the last run; a file that could not be collected has no tests."""
     path = cache / "v" / "cache" / "lastfailed"
-    return sorted(json.loads(path.read_text())) if path.exists() else []
+    return sorted(name for name in json.loads(path.read_text()) if "::" in name) if path.exists() else []
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         if code != TESTS_FAILED or not 0 < len(first) <= RETRIED_MAX:
             return code
         print(f"\n{len(first)} failed; running them once more, alone", flush=True)
-        code = run([*arguments, "-n", "0", "--last-failed"], cache)
+        code = run([*arguments, "-n", "0", "--last-failed", "--last-failed-no-failures=none"], cache)
         again = failed(cache)
     for test in first:
         print(f"{'failed twice' if test in again else 'failed once, passed alone'}: {test}", flush=True)

@@ -1117,6 +1117,26 @@ class TopicSettings(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class SqsAttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PARTITIONS_FIELD_NUMBER: _builtins.int
     DURABILITY_FIELD_NUMBER: _builtins.int
     COMPRESSION_FIELD_NUMBER: _builtins.int
@@ -1141,6 +1161,7 @@ class TopicSettings(_message.Message):
     KAFKA_HEADERS_FIELD_NUMBER: _builtins.int
     APPEND_TIME_FIELD_NUMBER: _builtins.int
     KAFKA_CONFIGS_FIELD_NUMBER: _builtins.int
+    SQS_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     partitions: _builtins.int
     durability: _builtins.str
     compression: _builtins.str
@@ -1166,6 +1187,10 @@ class TopicSettings(_message.Message):
     append_time: _builtins.bool
     @_builtins.property
     def kafka_configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def sqs_attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Of an SQS queue."""
+
     def __init__(
         self,
         *,
@@ -1193,10 +1218,11 @@ class TopicSettings(_message.Message):
         kafka_headers: _builtins.bool | None = ...,
         append_time: _builtins.bool | None = ...,
         kafka_configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        sqs_attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_append_time", b"_append_time", "_compact", b"_compact", "_compression", b"_compression", "_dead_letter_expired", b"_dead_letter_expired", "_dead_letter_topic", b"_dead_letter_topic", "_dedup_window_ms", b"_dedup_window_ms", "_delay_max_ms", b"_delay_max_ms", "_depth_max", b"_depth_max", "_depth_policy", b"_depth_policy", "_depth_wait_ms", b"_depth_wait_ms", "_durability", b"_durability", "_kafka_headers", b"_kafka_headers", "_message_bytes_max", b"_message_bytes_max", "_partitions", b"_partitions", "_retain_until_settled", b"_retain_until_settled", "_retention_applies", b"_retention_applies", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "_retention_waits_for_archive", b"_retention_waits_for_archive", "_scheduled_max", b"_scheduled_max", "_segment_bytes", b"_segment_bytes", "_tombstone_retention_ms", b"_tombstone_retention_ms", "_ttl_ms", b"_ttl_ms", "append_time", b"append_time", "compact", b"compact", "compression", b"compression", "dead_letter_expired", b"dead_letter_expired", "dead_letter_topic", b"dead_letter_topic", "dedup_window_ms", b"dedup_window_ms", "delay_max_ms", b"delay_max_ms", "depth_max", b"depth_max", "depth_policy", b"depth_policy", "depth_wait_ms", b"depth_wait_ms", "durability", b"durability", "kafka_headers", b"kafka_headers", "message_bytes_max", b"message_bytes_max", "partitions", b"partitions", "retain_until_settled", b"retain_until_settled", "retention_applies", b"retention_applies", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "retention_waits_for_archive", b"retention_waits_for_archive", "scheduled_max", b"scheduled_max", "segment_bytes", b"segment_bytes", "tombstone_retention_ms", b"tombstone_retention_ms", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_append_time", b"_append_time", "_compact", b"_compact", "_compression", b"_compression", "_dead_letter_expired", b"_dead_letter_expired", "_dead_letter_topic", b"_dead_letter_topic", "_dedup_window_ms", b"_dedup_window_ms", "_delay_max_ms", b"_delay_max_ms", "_depth_max", b"_depth_max", "_depth_policy", b"_depth_policy", "_depth_wait_ms", b"_depth_wait_ms", "_durability", b"_durability", "_kafka_headers", b"_kafka_headers", "_message_bytes_max", b"_message_bytes_max", "_partitions", b"_partitions", "_retain_until_settled", b"_retain_until_settled", "_retention_applies", b"_retention_applies", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "_retention_waits_for_archive", b"_retention_waits_for_archive", "_scheduled_max", b"_scheduled_max", "_segment_bytes", b"_segment_bytes", "_tombstone_retention_ms", b"_tombstone_retention_ms", "_ttl_ms", b"_ttl_ms", "append_time", b"append_time", "compact", b"compact", "compression", b"compression", "dead_letter_expired", b"dead_letter_expired", "dead_letter_topic", b"dead_letter_topic", "dedup_window_ms", b"dedup_window_ms", "delay_max_ms", b"delay_max_ms", "depth_max", b"depth_max", "depth_policy", b"depth_policy", "depth_wait_ms", b"depth_wait_ms", "durability", b"durability", "kafka_configs", b"kafka_configs", "kafka_headers", b"kafka_headers", "message_bytes_max", b"message_bytes_max", "partitions", b"partitions", "retain_until_settled", b"retain_until_settled", "retention_applies", b"retention_applies", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "retention_waits_for_archive", b"retention_waits_for_archive", "scheduled_max", b"scheduled_max", "segment_bytes", b"segment_bytes", "tombstone_retention_ms", b"tombstone_retention_ms", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_append_time", b"_append_time", "_compact", b"_compact", "_compression", b"_compression", "_dead_letter_expired", b"_dead_letter_expired", "_dead_letter_topic", b"_dead_letter_topic", "_dedup_window_ms", b"_dedup_window_ms", "_delay_max_ms", b"_delay_max_ms", "_depth_max", b"_depth_max", "_depth_policy", b"_depth_policy", "_depth_wait_ms", b"_depth_wait_ms", "_durability", b"_durability", "_kafka_headers", b"_kafka_headers", "_message_bytes_max", b"_message_bytes_max", "_partitions", b"_partitions", "_retain_until_settled", b"_retain_until_settled", "_retention_applies", b"_retention_applies", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "_retention_waits_for_archive", b"_retention_waits_for_archive", "_scheduled_max", b"_scheduled_max", "_segment_bytes", b"_segment_bytes", "_tombstone_retention_ms", b"_tombstone_retention_ms", "_ttl_ms", b"_ttl_ms", "append_time", b"append_time", "compact", b"compact", "compression", b"compression", "dead_letter_expired", b"dead_letter_expired", "dead_letter_topic", b"dead_letter_topic", "dedup_window_ms", b"dedup_window_ms", "delay_max_ms", b"delay_max_ms", "depth_max", b"depth_max", "depth_policy", b"depth_policy", "depth_wait_ms", b"depth_wait_ms", "durability", b"durability", "kafka_configs", b"kafka_configs", "kafka_headers", b"kafka_headers", "message_bytes_max", b"message_bytes_max", "partitions", b"partitions", "retain_until_settled", b"retain_until_settled", "retention_applies", b"retention_applies", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "retention_waits_for_archive", b"retention_waits_for_archive", "scheduled_max", b"scheduled_max", "segment_bytes", b"segment_bytes", "sqs_attributes", b"sqs_attributes", "tombstone_retention_ms", b"tombstone_retention_ms", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__append_time: _TypeAlias = _typing.Literal["append_time"]  # noqa: Y015
     _WhichOneofArgType__append_time: _TypeAlias = _typing.Literal["_append_time", b"_append_time"]  # noqa: Y015
