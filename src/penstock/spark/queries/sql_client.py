@@ -15,6 +15,7 @@ from penstock.errors import PenstockError, QueryFailed
 from penstock.spark.queries import sql_protocol as protocol
 from penstock.spark.queries.engine import ColumnInfo
 from penstock.spark.queries.query_result import QueryResult
+from penstock.spark.queries.sql_protocol import is_same_user
 from penstock.spark.runtime.connections import Address
 from penstock.wire.native_bodies import decode_error
 
@@ -52,6 +53,9 @@ class RemoteEngine:
         except OSError:
             connection.close()
             raise
+        if not is_same_user(connection):  # Others may have written the path; they do not get our key.
+            connection.close()
+            raise PermissionError(f"{self._path} belongs to another user")
         connection.settimeout(None)  # A query may take long; the server has a limit.
         self._socket = connection
         self._incoming = cast("BinaryIO", connection.makefile("rb"))

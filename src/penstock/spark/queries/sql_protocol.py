@@ -14,6 +14,8 @@ A frame is a length (4 bytes, big-endian) and a MessagePack document.  The clien
 the query that is running.  One request at a time; no I/O beyond the given stream.
 """
 
+import os
+import socket
 import struct
 from typing import BinaryIO, Final, TypeVar
 
@@ -21,6 +23,7 @@ import msgspec
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Longer SQL is not written by hand.
 _LENGTH: Final = struct.Struct(">I")
+_CREDENTIALS: Final = struct.Struct("3i")  # Of a peer: process, user, group.
 
 Kind = TypeVar("Kind")
 
@@ -67,6 +70,13 @@ Request = OpenSession | RunQuery | ListTables | ListColumns
 Reply = Done | TableNames | TableColumns | Refused
 REQUESTS: Final = msgspec.msgpack.Decoder(Request)
 REPLIES: Final = msgspec.msgpack.Decoder(Reply)
+
+
+def is_same_user(connection: socket.socket) -> bool:
+    """Whether the process at the other end of a Unix socket runs as the same user."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(found)
+    return bool(user == os.getuid())
 
 
 def send(stream: BinaryIO, message: Request | Reply) -> None:

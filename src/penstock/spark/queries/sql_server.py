@@ -22,7 +22,6 @@ import logging
 import os
 import select
 import socket
-import struct
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count
@@ -38,6 +37,7 @@ from penstock.errors import PenstockError, QueryFailed, QueryInvalid
 from penstock.spark.queries import sql_protocol as protocol
 from penstock.spark.queries.engine import LocalEngine
 from penstock.spark.queries.query_result import QueryResult
+from penstock.spark.queries.sql_protocol import is_same_user
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import Address
 from penstock.spark.runtime.error_messages import quoted, unlogged
@@ -53,7 +53,6 @@ QUERY_S_MAX: Final = 600.0
 ROWS_MAX: Final = 5_000_000
 IDLE_S: Final = 600.0  # A client reconnects by itself.
 LOOK_S: Final = 0.25  # How often a running query's connection is looked at, if nothing happens on it.
-CREDENTIALS: Final = struct.Struct("3i")  # Of the peer: process, user, group.
 
 # Statements that are commands for Spark, and change nothing that callers share.
 HARMLESS: Final = frozenset(
@@ -118,7 +117,7 @@ class SqlServer:
 
     def _serve(self, connection: socket.socket, name: str) -> None:
         with connection:
-            if not _is_ours(connection):
+            if not is_same_user(connection):  # Not every system looks at the mode of a socket.
                 return
             if not self._slots.acquire(blocking=False):
                 with connection.makefile("wb") as out:
@@ -143,13 +142,6 @@ def listening(path: Path) -> socket.socket:
         os.umask(before)
     listener.listen(CONNECTIONS_MAX)
     return listener
-
-
-def _is_ours(connection: socket.socket) -> bool:
-    """Whether the caller is the same user; not every system looks at the mode of a socket."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    _, user, _ = CREDENTIALS.unpack(found)
-    return bool(user == os.getuid())
 
 
 class SqlConnection:
