@@ -58,6 +58,12 @@ class Nodes:
     def connect(self, number: int) -> penstock.Broker:
         return penstock.connect(self.servers[number - 1].url)
 
+    def wait_for_topic(self, name: str) -> None:
+        """Until every node has read the metadata that creates it."""
+        for number in range(1, len(self.servers) + 1):
+            with self.connect(number) as broker:
+                wait_until(lambda broker=broker: broker.topic_exists(name))  # type: ignore[misc]
+
 
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S

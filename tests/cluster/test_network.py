@@ -44,6 +44,7 @@ def nodes(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             with Nodes(folder, f"{seen}?synchronous=off", make=network.server) as nodes:
                 with nodes.connect(1) as broker:
                     broker.create_topic(TOPIC, partitions=PARTITIONS)
+                nodes.wait_for_topic(TOPIC)
                 yield nodes
 
 

@@ -34,6 +34,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     with Nodes(tmp_path, f"file://{tmp_path}/store") as nodes:
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
+        nodes.wait_for_topic(TOPIC)
         yield nodes
 
 
@@ -64,6 +65,17 @@ def test_a_node_that_stood_still_is_replaced_and_joins_again(nodes: Nodes) -> No
     assert load.failures == []
     assert load.longest_s < UNAVAILABLE_S_MAX
     load.check(nodes.connect(1))
+
+
+def test_a_topic_is_deleted_while_its_partitions_are_opened(nodes: Nodes) -> None:
+    with nodes.connect(1) as broker:
+        for _ in range(3):
+            broker.create_topic("short-lived", partitions=60)
+            broker.delete_topic("short-lived")
+        receipts = [broker.publish(TOPIC, b"after", partition=number) for number in range(PARTITIONS)]
+
+    assert len(receipts) == PARTITIONS
+    assert all(server.running for server in nodes.servers)
 
 
 def test_a_node_that_stops_hands_over(nodes: Nodes) -> None:

@@ -113,6 +113,7 @@ def prove(folder: Path, kind: str, rounds: int, limits: dict[str, float], away_s
     with opened_store(kind, folder) as (url, proxy), Nodes(folder, url) as nodes:
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
+        nodes.wait_for_topic(TOPIC)
         faults = Faults(nodes, proxy, chance, away_s)
         with Load(nodes, [1], writers=PARTITIONS, kafka=2, readers=2) as load:
             load.wait_for(CALM)

@@ -22,6 +22,9 @@ class DictArchive:
     def has(self, path: str) -> bool:
         return path in self.copies
 
+    def is_cached(self, path: str) -> bool:
+        return self._files.exists(path)
+
     def fetching(self, path: str) -> FetchedSegment | None:
         return FetchedSegment() if self.has(path) and not self._files.exists(path) else None
 

@@ -31,6 +31,7 @@ from penstock.log.files import Files, replace_file
 
 FETCHES_MAX: Final = 4  # At a time.
 RETRY_S: Final = 0.2  # After a request that the store did not answer.
+FAILED_S: Final = 1.0  # After a fetch that failed: the disk is full, or the object is damaged.
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
@@ -108,9 +109,13 @@ class SegmentCache:
         error, stored.error = stored.error, None
         if error is not None:
             raise error
+        self._fetch_soon(path)
+        raise NotCached(path=path)
+
+    def _fetch_soon(self, path: str) -> None:
+        """From any thread: the opening of a log has its own."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.fetching, path)
-        raise NotCached(path=path)
 
     def damaged(self, path: str) -> PenstockError | None:
         stored = self._stored.get(path)
@@ -122,7 +127,7 @@ class SegmentCache:
                 return None
             self._files.remove(path)
         logger.warning("%s is damaged; it is fetched from the store again", path)
-        self.fetching(path)
+        self._fetch_soon(path)
         return NotCached(path=path)
 
     def lost(self, path: str) -> None:
@@ -154,6 +159,7 @@ class SegmentCache:
         except PenstockError as error:
             stored.error = error
             logger.warning("%s cannot be fetched: %s", path, error)
+            await asyncio.sleep(FAILED_S)  # Those who wait ask again at once.
         finally:
             self._coming.pop(path).wake()
             stored.wake()

@@ -13,6 +13,7 @@ some microseconds each.  A checkpoint has one new piece in memory at a time.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -31,10 +32,12 @@ from penstock.cluster.core.objects import Store
 from penstock.cluster.core.wal import Slice
 from penstock.cluster.following import Following
 from penstock.cluster.pieces import DATA, FOLDERS, SealedSegment, SegmentPiece, growing_parts, parse
-from penstock.errors import CorruptionError, NotCached, NotOwner, PenstockError
+from penstock.errors import CorruptionError, NotCached, NotOwner, PenstockError, TopicNotFound
 from penstock.log.log import START, Log
 from penstock.log.log import Slice as LogSlice
 from penstock.log.segment import INDEX, LOG, SegmentInfo, segment_name
+
+logger = logging.getLogger("penstock")
 
 SNAPSHOT: Final = "journal/snapshot"
 DIGEST: Final = "digest"  # Of producers: a partition with it is opened without its old segments.
@@ -117,6 +120,8 @@ class BrokerHost:
     async def receive(self, key: Key, epoch: int) -> "IncomingPartition":
         while not self._knows(key):
             await self.following.changed.wait()
+            if not self._is_mine(key):
+                raise TopicNotFound(topic=key[0])  # It was deleted before it was created here.
         while (busy := self._closing.get(key) or self._resumed.get(key)) is not None:
             await busy
         incoming = IncomingPartition(self, self._core, key, epoch)
@@ -190,6 +195,10 @@ class BrokerHost:
                 await self._closing[key]
             if self._reopening[key]:
                 await self.opened(key, epoch)
+        except PenstockError as error:
+            if self._is_mine(key):  # Nobody else would serve it.
+                logger.error("%s:%d cannot be opened again: %s", *key, error)  # noqa: TRY400 - it says why.
+                self.cache.lost(f"{key[0]}:{key[1]}")
         finally:
             del self._resumed[key]
             if not self._reopening.pop(key):
@@ -252,6 +261,8 @@ class BrokerHost:
         cached: list[tuple[Log, SegmentInfo]] = []
         waiting = False  # For an upload.
         for key, partition in self._open.items():
+            if partition.log.archive is None:
+                continue  # It is in memory only.
             self._limit_segments(partition)  # The topic's settings may have changed.
             excess += sum(log.size_bytes for _, log in logs_of(partition))
             uploaded = self._uploaded(key, partition)
@@ -289,7 +300,9 @@ class BrokerHost:
         share = max(cache_bytes // (GROWING_SHARE * max(len(self._open), 1)), SEALED_BYTES_MIN)
         for key, partition in self._open.items():
             log = partition.log
-            if key not in self._closing and log.failed is None and log.segments()[-1].bytes >= share:
+            if key in self._closing or log.archive is None or log.failed is not None:
+                continue
+            if log.segments()[-1].bytes >= share:
                 log.roll()
                 sealed = True
         return sealed

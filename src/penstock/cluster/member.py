@@ -129,6 +129,7 @@ class ClusterMember:
 
     async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
         """Join the cluster; the broker that clients of this node use."""
+        self._loop = asyncio.get_running_loop()  # For what threads report.
         cluster = self._config.cluster
         inner, identity = await self._reach_store()
         self._store = ThreadedStore(inner, identity.prefix)
@@ -292,10 +293,12 @@ class ClusterMember:
         """Keep the cache within its limit."""
         while not self._ended.is_set():
             await asyncio.sleep(TEND_S)
-            if (
-                self._host.tend(self._config.cluster.cache_bytes)
-                or self._host.committed_bytes >= CHECKPOINT_BYTES
-            ):
+            try:
+                full = self._host.tend(self._config.cluster.cache_bytes)
+            except PenstockError as error:  # Such as a full disk: it goes on when there is room.
+                logger.warning("the cache cannot be kept within its limit: %s", error)
+                full = True
+            if full or self._host.committed_bytes >= CHECKPOINT_BYTES:
                 self._host.committed_bytes = 0
                 self.node.checkpoint_soon()
 
@@ -304,7 +307,7 @@ class ClusterMember:
         if not self._cache_lost:
             self._cache_lost = True
             logger.error("%s is damaged or lost; this node starts again with an empty cache", path)
-            asyncio.get_running_loop().call_soon_threadsafe(lambda: self._spawn(self.node.leave()))
+            self._loop.call_soon_threadsafe(lambda: self._spawn(self.node.leave()))
 
     async def _check_peers(self) -> None:
         """Refuse to join with the number of a node that runs, or with a clock far from the others'."""

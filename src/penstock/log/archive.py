@@ -35,6 +35,10 @@ class Archive(Protocol):
         """Can the file be fetched if it is missing?"""
         ...
 
+    def is_cached(self, path: str) -> bool:
+        """Is the file here?"""
+        ...
+
     def fetching(self, path: str) -> FetchedSegment | None:
         """What to wait for before the file can be read; None if it is here, or cannot be had elsewhere."""
         ...

@@ -654,12 +654,10 @@ class Log(LogReader):
         if self._renaming:  # The disk was full last time.
             self._sync_names()
         for group in self._groups(upto):
-            if group[0] not in self._segments:
-                continue  # Deleted meanwhile, as below.
             while (missing := self._missing(group)) is not None:
                 yield missing
-            if self._is_damaged(group):
-                continue  # Its bytes stay as they are: somebody may have a copy to repair them with.
+            if group[0] not in self._segments or self._is_damaged(group):
+                continue  # Deleted meanwhile, as below; or somebody may have a copy to repair its bytes with.
             work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
@@ -676,7 +674,9 @@ class Log(LogReader):
         return report
 
     def _missing(self, group: list[Segment]) -> FetchedSegment | None:
-        """What to wait for before these segments can be read."""
+        """What to wait for before these segments can be read, if they are still there."""
+        if group[0] not in self._segments:
+            return None
         found = (self.fetching(segment.base_offset) for segment in group)
         return next((each for each in found if each is not None), None)
 

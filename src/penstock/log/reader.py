@@ -679,6 +679,15 @@ class LogReader:
         segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
         return None if segment.file is not None else self.archive.fetching(segment.log_path)
 
+    def evicted_ms(self, offset: int) -> int | None:
+        """The newest time of the segment that has ``offset``, if only the archive has it; begins no fetch."""
+        if self.archive is None or offset >= self._bases[-1]:
+            return None
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        if segment.file is not None or self.archive.is_cached(segment.log_path):
+            return None
+        return segment.max_timestamp
+
     def copy(self, base_offset: int, start: int, end: int) -> bytes | None:
         """The checked bytes of the segment that begins with an offset, between two positions.
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from penstock.broker.maintenance.restoring import forget_idle, held_from
 from penstock.broker.publish.staging import Staging
 from penstock.broker.state import GroupCursor, Partition, State, Topic
-from penstock.broker.steps import FETCH_MS, Arrival, Durable, GiveWay, Steps
+from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import behind, skip_deleted
 from penstock.broker.storage.replay import snapshot_state
 from penstock.config.broker import ARCHIVE_GROUP
@@ -28,6 +28,7 @@ from penstock.wire.staged import STAGING
 logger = logging.getLogger("penstock")
 
 FLUSH_MS = 1000
+FETCH_WAIT_MS = 1000  # Of one round of upkeep, for segments that are only in the store.
 SLICE = 100  # Partitions that are looked at before others have a turn.
 REPLAYED_MAX = 1000  # So many decisions are replayed in some milliseconds.
 
@@ -36,6 +37,7 @@ class Maintenance:
     def __init__(self, state: State, staging: Staging) -> None:
         self._state = state
         self._staging = staging
+        self._fetch_until_ms = 0  # So long upkeep may wait for segments.
 
     def flush(self) -> Steps[None]:
         """Write what was only noted; sync logs that promise to be flushed every second."""
@@ -63,7 +65,12 @@ class Maintenance:
                     self._state.commit.mark_later(log)
 
     def upkeep(self) -> Steps[None]:
-        """Retention, compaction and snapshots, one partition after the other."""
+        """Retention, compaction and snapshots, one partition after the other.
+
+        Alarms wait until it has ended, so it waits for segments of a cluster's store for a moment only; what
+        has come by the next time is there then.
+        """
+        self._fetch_until_ms = self._state.clock.steady_ms() + FETCH_WAIT_MS
         self._state.alarms.set(
             self._state.upkeep, self._state.clock.steady_ms() + self._state.config.maintenance_ms
         )
@@ -109,14 +116,7 @@ class Maintenance:
                 if topic.deleted or topic.partitions.get(partition.number) is not partition:
                     return
         if (yield from self._snapshot(partition)):
-            yield from self._until_begun(partition)
             self._trim_journal(partition)
-
-    def _until_begun(self, partition: Partition) -> Steps[None]:
-        """Wait until the beginning of the log can be read."""
-        log = partition.log
-        while not partition.closed and (missing := log.fetching(log.start)) is not None:
-            yield Arrival(missing, self._state.clock.steady_ms() + FETCH_MS)
 
     def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
         """Delete what lies below an offset, whatever retention says; None is all there is."""
@@ -169,9 +169,10 @@ class Maintenance:
         aging_ms = self._state.aging_ms()
         if topic.settings.compact and held_from(partition, aging_ms) == partition.log.end:
             for missing in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
-                now_ms = self._state.clock.steady_ms()
-                yield GiveWay() if missing is None else Arrival(missing, now_ms + FETCH_MS)
-                if partition.closed:
+                if missing is not None and self._state.clock.steady_ms() >= self._fetch_until_ms:
+                    return
+                yield GiveWay() if missing is None else Arrival(missing, self._fetch_until_ms)
+                if partition.closed or topic.deleted:
                     return
 
     def _tidy(self, partition: Partition) -> Steps[None]:

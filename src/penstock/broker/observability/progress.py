@@ -103,8 +103,14 @@ class Progress:
         return group.reader_ms >= 0 and silent_ms < group.settings.session_timeout_ms
 
     def _age_seconds(self, cursor: GroupCursor, offset: int) -> float:
-        """How long ago the first record at or after ``offset`` was published."""
+        """How long ago the first record at or after ``offset`` was published.
+
+        Of a segment that is only in the store of a cluster it is the newest record, so that nobody waits.
+        """
         start = max(offset, cursor.partition.log.start)
+        evicted_ms = cursor.partition.log.evicted_ms(start)
+        if evicted_ms is not None:
+            return max(self._state.clock.wall_ms() - evicted_ms, 0) / 1000
         for count in (1, READ_RECORDS):  # It is nearly always there.
             for record in cursor.records(start, min(start + count, cursor.high)):
                 return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000

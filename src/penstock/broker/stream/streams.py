@@ -13,7 +13,7 @@ from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.topic.groups import journal_durable
 from penstock.delivery import events
-from penstock.errors import GroupKindMismatch, MemberUnknown, NotAssigned, OffsetOutOfRange
+from penstock.errors import GroupKindMismatch, MemberUnknown, NotAssigned, NotCached, OffsetOutOfRange
 from penstock.groups.commits import Commit
 from penstock.log.log import Log
 from penstock.model.message import Delivered, Delivery, check_held
@@ -118,7 +118,18 @@ class Streams:
     def _read_partition(
         self, consumer: GroupConsumer, partition: Partition, limit: int
     ) -> tuple[list[Any], int]:
-        """The next messages of one partition, in whatever form the consumer takes them, and how many."""
+        """The next messages of one partition, in whatever form the consumer takes them, and how many.
+
+        None if some of them have to be fetched from the store first: the topic wakes the consumer then.
+        """
+        try:
+            return self._read_cached(consumer, partition, limit)
+        except NotCached:
+            return [], 0
+
+    def _read_cached(
+        self, consumer: GroupConsumer, partition: Partition, limit: int
+    ) -> tuple[list[Any], int]:
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
         while position < log.high and log.fetching(position) is None:

@@ -22,7 +22,7 @@ from penstock.cluster.core.host import Host, Incoming
 from penstock.cluster.core.metadata import Assigned, Key, Piece, Range
 from penstock.cluster.core.objects import UNKNOWN, Store, unwrap, wal_name
 from penstock.cluster.core.wal import Entry, Joining, Slice, decode_entry
-from penstock.errors import CorruptionError
+from penstock.errors import CorruptionError, NotCached, PenstockError
 
 PARALLEL_MAX: Final = 16
 CACHE_BYTES: Final = 64 << 20
@@ -115,6 +115,10 @@ class Loading:
                     incoming, load = load.incoming, None
                     await incoming.open()
                     then()
+        except PenstockError:
+            if self._metadata.state.owns(self.incarnation, key, epoch):
+                raise
+            # The topic was deleted, or the partition has another owner: nothing is missing here.
         finally:
             if load is not None:
                 load.incoming.drop()
@@ -132,7 +136,7 @@ class Loading:
         except Outdated:
             await self._catch_up()
             return False
-        except UNKNOWN:
+        except (*UNKNOWN, NotCached):  # Or a segment whose index has to be made again, which is fetched then.
             await asyncio.sleep(RETRY_S)
             return False
         return self._metadata.state.owns(self.incarnation, key, load.epoch)

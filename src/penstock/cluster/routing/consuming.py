@@ -163,10 +163,10 @@ class ClusterConsumer(BatchConsumer):
                 break
             try:
                 found += self._taken(share, (yield from share.receive(room, 0)))
-            except GONE:
+            except PenstockError:
                 if not found:
                     raise
-                break  # What was received is the answer; the next call sees who is gone.
+                break  # What was received is the answer; the next call sees what is wrong.
         return found
 
     def _park(self, max_messages: int, until_ms: int) -> Steps[None]:
