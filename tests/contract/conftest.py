@@ -275,6 +275,7 @@ NOT_OVER_GRPC = {
     "test_what_retention_deleted_is_put_back_for_a_group": "record batches",
     "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
     "test_what_is_staged_is_published_once_by_version": "record batches",
+    "test_queues_are_listed_and_got_apart_from_topics": "queues apart from topics",
 }
 
 

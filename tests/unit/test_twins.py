@@ -30,8 +30,8 @@ TWINS: dict[type[Any], type[Any]] = {
 RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 # What front ends and clusters serve from.
 ONLY_ASYNC = {
-    "check_storage", "keep_share_member", "on_work", "operations", "problems", "route", "run", "start",
-    "through",
+    "check_storage", "close_within", "keep_share_member", "on_work", "operations", "problems", "route", "run",
+    "start", "through",
 }  # fmt: skip
 # What a broker at the end of a connection has beyond one in the process.
 ONLY_REMOTE = {"flush", "publish_nowait"}

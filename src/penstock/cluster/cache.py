@@ -149,7 +149,7 @@ class SegmentCache:
             while self._stored.get(path) is stored and not self._files.exists(path):
                 try:
                     async with self._permits:
-                        objects = [await self._store.get(name) for name in stored.names]
+                        objects = await asyncio.gather(*map(self._store.get, stored.names))
                 except UNKNOWN:
                     await asyncio.sleep(RETRY_S)
                     continue

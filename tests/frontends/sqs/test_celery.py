@@ -1,7 +1,9 @@
 """A Celery application with its SQS transport (kombu), and kombu alone."""
 
+from collections.abc import Iterator
+
 import pytest
-from celery import Celery
+from celery import Celery, signals
 from celery.contrib.testing.worker import start_worker
 from kombu import Connection
 
@@ -16,6 +18,19 @@ pytestmark = [
 ]
 
 
+@pytest.fixture
+def _logging_of_its_own() -> Iterator[None]:
+    """Celery configures the loggers of the process; with a receiver of this signal it does not."""
+
+    def keep(**_: object) -> None:
+        pass
+
+    signals.setup_logging.connect(keep)
+    yield
+    signals.setup_logging.disconnect(keep)
+
+
+@pytest.mark.usefixtures("_logging_of_its_own")
 def test_celery_runs_tasks_at_once_and_later(server: SqsServer) -> None:
     app = Celery("jobs", broker=f"sqs://key:secret@{server.address}", backend="cache+memory://")
     app.conf.update(

@@ -105,7 +105,7 @@ def _who(call: HttpCall, session: BrowserSession) -> Who:
 
 
 def _in_cluster(call: HttpCall) -> bool:
-    return bool(call.shared.broker.operations.owners.nodes())
+    return bool(call.shared.gateway.owners.nodes())
 
 
 def _token(call: HttpCall) -> str:
