@@ -39,9 +39,15 @@ def bodies(answer: dict[str, Any]) -> list[str]:
 
 
 def post(url: str, body: bytes, headers: dict[str, str], path: str = "/") -> tuple[int, bytes]:
+    return send(url, "POST", path, headers, body)
+
+
+def send(
+    url: str, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+) -> tuple[int, bytes]:
     """Any request at all."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    connection.request("POST", path, body, headers)
+    connection.request(method, path, body, headers)
     answer = connection.getresponse()
     found = answer.status, answer.read()
     connection.close()

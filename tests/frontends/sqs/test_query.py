@@ -2,9 +2,10 @@
 
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from tests.frontends.sqs.clients import form, post, texts
+from tests.frontends.sqs.clients import form, post, send, texts
 
 from penstock.testing.sqs import SqsServer
 
@@ -114,3 +115,11 @@ def test_json_that_is_none_is_refused_as_json(server: SqsServer) -> None:
 
     assert status == 400
     assert b"com.amazonaws.sqs#SerializationException" in body
+
+
+def test_the_target_of_the_json_protocol_needs_a_post_request(server: SqsServer, queue: str) -> None:
+    status, body = send(
+        server.url, "GET", urlsplit(queue).path, {"x-amz-target": "AmazonSQS.DeleteQueue"}, b"{}"
+    )
+
+    assert (status, b"InvalidAction" in body) == (400, True)

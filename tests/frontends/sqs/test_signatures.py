@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from tests.frontends.sqs.clients import connect, post, refusal
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from tests.frontends.sqs.clients import connect, post, refusal, send
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
@@ -122,6 +126,24 @@ async def test_a_request_without_a_signature_or_with_another_body_is_refused(pla
     assert genuine[0] == 200
     assert (changed[0], b"SignatureDoesNotMatch" in changed[1]) == (403, True)
     assert elsewhere[0] == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_header_that_is_not_signed_cannot_name_the_action(place: Place, method: str) -> None:
+    admin = await place.client(Grant(role="admin"))
+    url = (await beside(admin.create_queue, QueueName="jobs"))["QueueUrl"]
+    made = await place.broker.create_key("app", [Grant(role="admin")], signing=True)
+    path = f"{urlsplit(url).path}?Action=ListQueues"
+    request = AWSRequest(method, place.url + path)
+    SigV4Auth(Credentials(made.id, signing_secret(made.key.split("_", 2)[2])), "sqs", "us-east-1").add_auth(
+        request
+    )
+
+    forged = {**dict(request.headers), "x-amz-target": "AmazonSQS.DeleteQueue"}
+    answer = await beside(send, place.url, method, path, forged)
+
+    assert (answer[0], b"SignatureDoesNotMatch" in answer[1]) == (403, True)
+    assert (await beside(admin.list_queues))["QueueUrls"] == [url]
 
 
 async def test_a_request_that_was_signed_long_ago_is_refused() -> None:

@@ -181,6 +181,8 @@ class Exchange:
     def _decode(self, body: bytes) -> tuple[str, requests.Request]:
         try:
             if self._as_json:
+                if self._scope["method"] != "POST":
+                    raise SqsError("InvalidAction", "The header x-amz-target needs a POST request.")
                 target = self._headers[b"x-amz-target"].decode("latin-1")
                 action = _known(target.removeprefix(requests.TARGET))
                 return action, requests.decode_json(action, body)

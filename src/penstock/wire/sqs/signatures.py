@@ -8,8 +8,9 @@
     canonical        method, path, query, the signed headers, their names, SHA-256 of the body
 
 The hash of the body is always computed from the body that arrived, whatever a header says, so a signature
-covers all of a request.  The host must be among the signed headers.  Comparing takes the same time wherever
-two signatures differ.  Presigned URLs, which have the signature in the query, are not accepted.
+covers all of a request.  The host must be among the signed headers, and every header ``x-amz-*`` of the
+request, because ``x-amz-target`` names the action.  Comparing takes the same time wherever two signatures
+differ.  Presigned URLs, which have the signature in the query, are not accepted.
 """
 
 import hmac
@@ -22,6 +23,8 @@ from urllib.parse import parse_qsl, quote, unquote
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW_MS_MAX: Final = 15 * 60 * 1000  # As the service has it: a request that was recorded is of no use later.
 HEADERS_MAX: Final = 50  # That are signed.
+AMZ: Final = b"x-amz-"
+COVERED: Final = frozenset({b"x-amz-date", b"x-amz-content-sha256"})  # Part of the text to sign; never used.
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 
 
@@ -73,13 +76,19 @@ def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
 
 def is_signed_by(key: bytes, shown: Authorization, request: SignedRequest) -> bool:
     """Whether the request was signed with a signing key."""
-    if "host" not in shown.headers:
+    if not _covers(shown.headers, request):
         return False
     time = request.headers.get(b"x-amz-date", b"").decode("latin-1")
     hashed = sha256(canonical(shown.headers, request)).hexdigest()
     text = "\n".join((ALGORITHM, time, shown.scope, hashed))
     wanted = hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
     return hmac.compare_digest(wanted.encode(), shown.signature.encode("utf-8", "replace"))
+
+
+def _covers(names: list[str], request: SignedRequest) -> bool:
+    """Whether all headers are signed that a request must not be given later."""
+    needed = {name for name in request.headers if name.startswith(AMZ)} - COVERED
+    return {b"host", *needed} <= {name.encode("utf-8", "replace") for name in names}
 
 
 def canonical(names: list[str], request: SignedRequest) -> bytes:
