@@ -4,24 +4,28 @@ import json
 import random
 import socket
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from tests.frontends.sqs.clients import bodies, post
 
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
+from penstock.errors import DiskFull
 from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.listener import Connections
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY
 from penstock.frontends.sqs.call import SqsCall
-from penstock.frontends.sqs.queues import create_queue
+from penstock.frontends.sqs.queues import create_queue, purge_queue
 from penstock.frontends.sqs.receiving import receive_message
 from penstock.frontends.sqs.server import SqsListener
+from penstock.model.info import Cancelled
 from penstock.testing.sqs import SqsServer
-from penstock.wire.sqs.requests import ACTIONS, CreateQueue, ReceiveMessage
+from penstock.wire.sqs.requests import ACTIONS, CreateQueue, PurgeQueue, ReceiveMessage
 
 PATIENCE_S = 60
 JSON = {"content-type": "application/x-amz-json-1.0"}
@@ -126,6 +130,37 @@ async def test_what_cannot_be_sent_is_given_back_and_does_not_count() -> None:
 
     assert lost.messages == []
     assert message.attributes["ApproximateReceiveCount"] == "1"
+
+
+class FullDisk:
+    """Operations of a broker that has no room to write a cancellation."""
+
+    def __init__(self, operations: Any) -> None:
+        self._operations = operations
+        self._left = 2
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operations, name)
+
+    def cancel(self, schedule_id: str) -> Work[Cancelled]:
+        self._left -= 1
+        assert self._left, "it was tried again"
+        raise DiskFull(path="intents")
+        yield
+
+
+async def test_a_purge_ends_if_delayed_messages_cannot_be_cancelled() -> None:
+    async with await EmbeddedAsyncBroker.open() as broker:
+        listener = SqsListener(broker, LimitSettings(), Connections(10))
+        call = SqsCall(listener.shared, "/", "http://localhost", "", Disconnection())
+        call.operations = listener.shared.gateway.operations(NOBODY)
+        await create_queue(call, CreateQueue(queue_name="jobs"))
+        await broker.publish("jobs", b"work", delay="10m")
+        call.operations = cast("BrokerOperations", FullDisk(call.operations))
+
+        with pytest.raises(DiskFull):
+            await purge_queue(call, PurgeQueue(queue_url="jobs"))
+        listener.abort()
 
 
 def waiting(server: SqsServer, name: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from penstock.errors import TopicExists
+from penstock.errors import PenstockError, TopicExists
 from penstock.frontends.sqs import attributes as attrs
 from penstock.frontends.sqs.attributes import GROUP, QueueState
 from penstock.frontends.sqs.call import SqsCall
@@ -201,7 +201,9 @@ async def purge_queue(call: SqsCall, request: requests.PurgeQueue) -> answers.An
     """Everything that was sent before is gone, also what is in flight or delayed."""
     queue = call.queue(request.queue_url)
     while delayed := await call.run(call.operations.scheduled(queue.name, PURGED_MAX)):
-        await call.run_all([call.operations.cancel(message.id) for message in delayed])
+        for result in await call.run_all([call.operations.cancel(message.id) for message in delayed]):
+            if isinstance(result, PenstockError):
+                raise result  # The message is still there: the loop would not end.
     await call.run(call.operations.seek(queue.name, GROUP, "latest", None))
     return answers.Answer()
 
