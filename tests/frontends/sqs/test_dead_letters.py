@@ -128,6 +128,16 @@ def test_only_a_dead_letter_queue_is_a_source(sqs: Any, queue: str) -> None:
     assert code == "ResourceNotFoundException"
 
 
+def test_a_queue_is_not_moved_to_itself(sqs: Any, name: str) -> None:
+    _, letters = with_letters(sqs, name)
+    place = arn(sqs, letters)
+
+    code, message = refusal(sqs.start_message_move_task, SourceArn=place, DestinationArn=place)
+
+    assert code == "InvalidParameterValue"
+    assert "DestinationArn" in message
+
+
 def test_messages_of_a_queue_without_a_policy_come_again_and_again(sqs: Any, queue: str) -> None:
     sqs.send_message(QueueUrl=queue, MessageBody="again")
 

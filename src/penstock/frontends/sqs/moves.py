@@ -41,6 +41,8 @@ async def start_message_move_task(
         raise missing("SourceArn")
     source = _queue(call, request.source_arn)
     destination = None if request.destination_arn is None else _queue(call, request.destination_arn)
+    if destination == source:
+        raise invalid("Value for parameter DestinationArn is invalid. Reason: must not be the source queue.")
     rate = request.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= RATE_MAX:
         raise invalid(
