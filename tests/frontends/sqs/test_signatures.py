@@ -17,6 +17,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.sqs.call import SqsShared
 from penstock.frontends.sqs.server import SqsListener
 from penstock.model.access import Grant, signing_secret
 from penstock.testing import ManualClock
@@ -29,8 +30,9 @@ from penstock.wire.sqs.signatures import (
 
 
 class Place:
-    def __init__(self, broker: EmbeddedAsyncBroker, url: str) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, shared: SqsShared, url: str) -> None:
         self.broker = broker
+        self.shared = shared
         self.url = url
 
     async def client(self, *grants: Grant, signing: bool = True) -> Any:
@@ -44,7 +46,7 @@ async def secured(clock: Clock | None = None) -> AsyncIterator[Place]:
         gateway = AuthGateway(broker, authentication=True)
         listener = SqsListener(broker, LimitSettings(), Connections(100), gateway, clock=clock)
         server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
-        yield Place(broker, "http://{}:{}".format(*server.sockets[0].getsockname()[:2]))
+        yield Place(broker, listener.shared, "http://{}:{}".format(*server.sockets[0].getsockname()[:2]))
         server.close()
         await listener.drain()
         gateway.close()
@@ -126,6 +128,24 @@ async def test_a_request_without_a_signature_or_with_another_body_is_refused(pla
     assert genuine[0] == 200
     assert (changed[0], b"SignatureDoesNotMatch" in changed[1]) == (403, True)
     assert elsewhere[0] == 403
+
+
+async def test_signing_keys_are_remembered_only_for_genuine_requests(place: Place) -> None:
+    made = await place.broker.create_key("app", [Grant(role="admin")], signing=True)
+    secret = signing_secret(made.key.split("_", 2)[2])
+
+    forger = await beside(connect, place.url, made.id, "guessed", "some-region")
+    forged = await beside(refusal, forger.list_queues)
+    after_forged = len(place.shared.signing_keys)
+    request = AWSRequest("GET", f"{place.url}/?Action=ListQueues")
+    SigV4Auth(Credentials(made.id, secret), "sqs", "r" * 30_000).add_auth(request)
+    unlikely = await beside(send, place.url, "GET", "/?Action=ListQueues", dict(request.headers))
+    after_unlikely = len(place.shared.signing_keys)
+    owner = await beside(connect, place.url, made.id, secret)
+    await beside(owner.list_queues)
+
+    assert (forged[0], unlikely[0]) == ("SignatureDoesNotMatch", 200)
+    assert (after_forged, after_unlikely, len(place.shared.signing_keys)) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -63,4 +63,8 @@ def arn_of(region: str, name: str) -> str:
 
 def region_of(text: str) -> str:
     """A region as a client has named it."""
-    return text if _REGION.fullmatch(text) else REGION
+    return text if is_region(text) else REGION
+
+
+def is_region(text: str) -> bool:
+    return _REGION.fullmatch(text) is not None

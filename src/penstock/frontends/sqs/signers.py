@@ -10,6 +10,7 @@ from penstock.errors import Unauthenticated
 from penstock.frontends.security.identity import Identity
 from penstock.frontends.sqs.call import SqsShared
 from penstock.frontends.sqs.errors import SqsError
+from penstock.frontends.sqs.names import is_region
 from penstock.wire.sqs.signatures import (
     SKEW_MS_MAX,
     Authorization,
@@ -32,8 +33,11 @@ def identify(shared: SqsShared, shown: Authorization | None, request: SignedRequ
     secret = shared.gateway.signing_secret(shown.key_id)
     if secret is None:
         raise SqsError("InvalidClientTokenId", "The security token included in the request is invalid.", 403)
-    if not is_signed_by(_key(shared, shown, secret), shown, request):
+    named = (secret, shown.date, shown.region)
+    key = shared.signing_keys.get(named) or signing_key(secret, *named[1:], SERVICE)
+    if not is_signed_by(key, shown, request):
         raise _mismatch()
+    _remember(shared, named, key)  # Only now: anybody can name a region.
     try:
         return shared.gateway.signer(shown.key_id)
     except Unauthenticated:
@@ -53,15 +57,12 @@ def _check_time(shared: SqsShared, shown: Authorization, request: SignedRequest)
         )
 
 
-def _key(shared: SqsShared, shown: Authorization, secret: str) -> bytes:
-    named = (secret, shown.date, shown.region)
-    known = shared.signing_keys.get(named)
-    if known is None:
-        known = signing_key(secret, shown.date, shown.region, shown.service)
-        if len(shared.signing_keys) >= SIGNING_KEYS_MAX:
-            shared.signing_keys.clear()
-        shared.signing_keys[named] = known
-    return known
+def _remember(shared: SqsShared, named: tuple[str, str, str], key: bytes) -> None:
+    if named in shared.signing_keys or not is_region(named[2]):
+        return
+    if len(shared.signing_keys) >= SIGNING_KEYS_MAX:
+        shared.signing_keys.clear()
+    shared.signing_keys[named] = key
 
 
 def _mismatch() -> SqsError:
