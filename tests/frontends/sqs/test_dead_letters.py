@@ -5,6 +5,7 @@ from typing import Any
 from tests.frontends.sqs.clients import bodies, refusal
 
 from penstock.testing.sqs import SqsServer
+from penstock.wire.headers import DEAD_LETTER_HEADERS, SOURCE_TOPIC
 
 PATIENCE_S = 60
 
@@ -136,6 +137,22 @@ def test_a_queue_is_not_moved_to_itself(sqs: Any, name: str) -> None:
 
     assert code == "InvalidParameterValue"
     assert "DestinationArn" in message
+
+
+def test_a_forged_dead_letter_does_not_choose_where_it_goes(server: SqsServer, sqs: Any, name: str) -> None:
+    queue, letters = with_letters(sqs, name, receives=1)
+    other = sqs.create_queue(QueueName=f"{name}-other")["QueueUrl"]
+    fail(sqs, queue, "genuine")
+    headers = dict.fromkeys(DEAD_LETTER_HEADERS, b"1") | {SOURCE_TOPIC: f"{name}-other".encode()}
+    server.run(server.broker.publish(f"{name}-dead", b"forged", headers=headers))
+
+    sqs.start_message_move_task(SourceArn=arn(sqs, letters))
+    task = moved(sqs, arn(sqs, letters))
+
+    assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 1)
+    assert bodies(sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)) == ["genuine"]
+    assert bodies(sqs.receive_message(QueueUrl=other)) == []
+    assert bodies(sqs.receive_message(QueueUrl=letters)) == ["forged"]
 
 
 def test_messages_of_a_queue_without_a_policy_come_again_and_again(sqs: Any, queue: str) -> None:

@@ -20,12 +20,13 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY
 from penstock.frontends.sqs.call import SqsCall
+from penstock.frontends.sqs.moves import start_message_move_task
 from penstock.frontends.sqs.queues import create_queue, purge_queue
 from penstock.frontends.sqs.receiving import receive_message
 from penstock.frontends.sqs.server import SqsListener
 from penstock.model.info import Cancelled
 from penstock.testing.sqs import SqsServer
-from penstock.wire.sqs.requests import ACTIONS, CreateQueue, PurgeQueue, ReceiveMessage
+from penstock.wire.sqs.requests import ACTIONS, CreateQueue, PurgeQueue, ReceiveMessage, StartMessageMoveTask
 
 PATIENCE_S = 60
 JSON = {"content-type": "application/x-amz-json-1.0"}
@@ -133,7 +134,7 @@ async def test_what_cannot_be_sent_is_given_back_and_does_not_count() -> None:
 
 
 class FullDisk:
-    """Operations of a broker that has no room to write a cancellation."""
+    """Operations of a broker that has no room to write a cancellation or a new consumer."""
 
     def __init__(self, operations: Any) -> None:
         self._operations = operations
@@ -146,6 +147,10 @@ class FullDisk:
         self._left -= 1
         assert self._left, "it was tried again"
         raise DiskFull(path="intents")
+        yield
+
+    def batch_consumer(self, *_: object) -> Work[Any]:
+        raise DiskFull(path="/secret/topics/dead/0/journal")
         yield
 
 
@@ -161,6 +166,25 @@ async def test_a_purge_ends_if_delayed_messages_cannot_be_cancelled() -> None:
         with pytest.raises(DiskFull):
             await purge_queue(call, PurgeQueue(queue_url="jobs"))
         listener.abort()
+
+
+async def test_the_failure_of_a_move_task_names_no_path_of_the_machine() -> None:
+    async with await EmbeddedAsyncBroker.open() as broker:
+        listener = SqsListener(broker, LimitSettings(), Connections(10))
+        call = SqsCall(listener.shared, "/", "http://localhost", "", Disconnection())
+        call.operations = listener.shared.gateway.operations(NOBODY)
+        await create_queue(call, CreateQueue(queue_name="dead"))
+        policy = json.dumps({"deadLetterTargetArn": call.arn("dead"), "maxReceiveCount": 1})
+        await create_queue(call, CreateQueue(queue_name="jobs", attributes={"RedrivePolicy": policy}))
+        call.operations = cast("BrokerOperations", FullDisk(call.operations))
+
+        await start_message_move_task(call, StartMessageMoveTask(source_arn=call.arn("dead")))
+        await listener.shared.moves.wait()
+        [task] = listener.shared.moves.of_source("dead")
+        listener.abort()
+
+    assert task.status == "FAILED"
+    assert "'topics/dead/0/journal'" in (task.failure or "")
 
 
 def waiting(server: SqsServer, name: str) -> bool:

@@ -1,6 +1,7 @@
 """Requests that are signed with an API key, to a server that asks for one."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -164,6 +165,37 @@ async def test_a_header_that_is_not_signed_cannot_name_the_action(place: Place, 
 
     assert (answer[0], b"SignatureDoesNotMatch" in answer[1]) == (403, True)
     assert (await beside(admin.list_queues))["QueueUrls"] == [url]
+
+
+async def test_a_move_task_is_cancelled_by_consumers_alone_and_ends_with_its_key(place: Place) -> None:
+    admin = await place.client(Grant(role="admin"))
+    reader = await place.client(Grant(role="reader"))
+    key = await place.broker.create_key("mover", [Grant(role="admin")], signing=True)
+    mover = connect(place.url, key.id, signing_secret(key.key.split("_", 2)[2]))
+    letters = (await beside(admin.create_queue, QueueName="dead"))["QueueUrl"]
+    source, target = (f"arn:aws:sqs:us-east-1:123456789012:{name}" for name in ("dead", "others"))
+    policy = json.dumps({"deadLetterTargetArn": source, "maxReceiveCount": 1})
+    await beside(admin.create_queue, QueueName="jobs", Attributes={"RedrivePolicy": policy})
+    await beside(admin.create_queue, QueueName="others")
+    await place.broker.publish_batch("dead", [b"letter"] * 100)
+
+    started = await beside(
+        mover.start_message_move_task,
+        SourceArn=source,
+        DestinationArn=target,
+        MaxNumberOfMessagesPerSecond=1,
+    )
+    refused = await beside(refusal, reader.cancel_message_move_task, TaskHandle=started["TaskHandle"])
+    [running] = (await beside(admin.list_message_move_tasks, SourceArn=source))["Results"]
+    await place.broker.revoke_key(key.id)
+    [ended] = (await beside(admin.list_message_move_tasks, SourceArn=source))["Results"]
+
+    assert (refused[0], running["Status"]) == ("AccessDenied", "RUNNING")
+    assert (ended["Status"], "revoked" in ended["FailureReason"]) == ("FAILED", True)
+    await place.shared.moves.wait()
+    [left] = (await beside(admin.list_message_move_tasks, SourceArn=source))["Results"]
+    assert left["Status"] == "FAILED"
+    assert len((await beside(admin.receive_message, QueueUrl=letters))["Messages"]) == 1
 
 
 async def test_a_request_that_was_signed_long_ago_is_refused() -> None:

@@ -54,7 +54,7 @@ class SqsShared:
         self.draining = False  # The server is about to end.
         self.consumers = SqsConsumers(broker)
         self.moves = MoveTasks()
-        gateway.ended.append(self.consumers.forget)
+        gateway.ended += [self.consumers.forget, self.moves.forget]
         self.signing_keys: dict[tuple[str, str, str], bytes] = {}  # By key id, date and region.
         self.states: dict[str, tuple[Any, QueueState]] = {}  # By topic: its settings and what they say.
         self.attempts: OrderedDict[tuple[str, str], Received] = OrderedDict()  # By queue and attempt id.

@@ -2,6 +2,9 @@
 
 Each message is deleted there and sent here in one decision of the broker (``ack_and_publish``), so none is
 lost or doubled by a crash.  It keeps its id, attributes and message group.
+
+Without a destination, messages go only to queues that have the source as their dead-letter queue, whatever
+their headers say; others stay.  A task ends when the key that started it is revoked or changed.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ import msgspec
 
 from penstock.broker.frontend import BatchConsumer
 from penstock.errors import PenstockError
+from penstock.frontends.public import public
 from penstock.frontends.sqs.attributes import GROUP
 from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, invalid, missing
@@ -48,7 +52,8 @@ async def start_message_move_task(
         raise invalid(
             f"Value for parameter MaxNumberOfMessagesPerSecond is invalid. Reason: must be 1 to {RATE_MAX}."
         )
-    if not sources_of(call, source):
+    sources = sources_of(call, source)
+    if not sources:
         raise invalid("Source queue must be configured as a Dead Letter Queue.")
     if any(task.active for task in call.shared.moves.of_source(source)):
         raise invalid(
@@ -60,7 +65,10 @@ async def start_message_move_task(
     waiting = int((await counts(call, source))["ApproximateNumberOfMessages"])
     named = msgspec.json.encode({"taskId": str(uuid4()), "sourceArn": call.arn(source)})
     handle = urlsafe_b64encode(named).decode()
-    task = MoveTask(handle, source, destination, rate, waiting, call.shared.clock.wall_ms())
+    targets = frozenset(sources) - {source} if destination is None else frozenset({destination})
+    operations = call.shared.gateway.operations(call.identity)  # An error if the key was revoked meanwhile.
+    started_ms = call.shared.clock.wall_ms()
+    task = MoveTask(handle, source, destination, targets, rate, waiting, started_ms, operations)
     call.shared.moves.start(task, _move(call, task))
     return answers.MoveTaskHandle(task_handle=handle)
 
@@ -73,7 +81,8 @@ async def cancel_message_move_task(
     task = call.shared.moves.find(request.task_handle)
     if task is None:
         raise SqsError("ResourceNotFoundException", "The task handle is not valid.", 404)
-    call.shared.state(call.operations, task.source)  # Whether the caller may see it.
+    # Checks that the caller may consume from the source; what it returns is not run.
+    call.operations.settle_place(task.source, GROUP, 0, 0, 0, True).close()
     if not task.active:
         raise invalid("Only active tasks can be cancelled.")
     task.status = "CANCELLING"
@@ -130,11 +139,11 @@ async def _move(call: SqsCall, task: MoveTask) -> None:
                 pass
         finally:
             await call.run(consumer.close())
-        task.status = "CANCELLED" if task.status == "CANCELLING" else "COMPLETED"
+        task.end()
     except PenstockError as error:
-        task.status, task.failure = "FAILED", str(error)
+        task.fail(str(public(error)))
     except Exception:
-        task.status, task.failure = "FAILED", "an unexpected error"
+        task.fail("an unexpected error")
         logger.exception("moving messages of %s failed", task.source)
 
 
@@ -146,7 +155,7 @@ async def _move_some(call: SqsCall, task: MoveTask, consumer: BatchConsumer) -> 
             if task.status != "RUNNING":
                 return False
             target, message = _moved(task, record)
-            if target is not None and call.operations.topic_exists(target):
+            if target in task.targets and call.operations.topic_exists(target):
                 run = (batch.partition, batch.lease, record.offset, record.offset + 1)
                 await call.run(consumer.ack_and_publish([run], [(target, message)]))
                 task.moved += 1
@@ -155,7 +164,7 @@ async def _move_some(call: SqsCall, task: MoveTask, consumer: BatchConsumer) -> 
     return bool(batches)
 
 
-def _moved(task: MoveTask, record: Record) -> tuple[str | None, Message]:
+def _moved(task: MoveTask, record: Record) -> tuple[str, Message]:
     headers, source = letter_content(record)
     message = Message(record.value, record.key, {name: value or b"" for name, value in headers})
-    return task.destination or source, message
+    return task.destination or source or "", message

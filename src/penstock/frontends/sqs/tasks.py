@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from penstock.frontends.security.guarded import BrokerOperations
+
 KEPT_MAX: Final = 1000  # Tasks that are remembered, of all queues.
 RUNNING_MAX: Final = 100  # At a time; the service has the same limit for an account.
 
@@ -20,16 +22,20 @@ class MoveTask:
         handle: str,
         source: str,
         destination: str | None,
+        targets: frozenset[str],
         rate: int | None,
         to_move: int,
         started_ms: int,
+        operations: BrokerOperations,
     ) -> None:
         self.handle = handle
         self.source = source
         self.destination = destination  # None: each message to the queue that it was in.
+        self.targets = targets  # Where messages may go at all.
         self.rate = rate
         self.to_move = to_move
         self.started_ms = started_ms
+        self.operations = operations  # Of whoever started it.
         self.moved = 0
         self.status = "RUNNING"
         self.failure: str | None = None
@@ -37,6 +43,14 @@ class MoveTask:
     @property
     def active(self) -> bool:
         return self.status in ("RUNNING", "CANCELLING")
+
+    def end(self) -> None:
+        """There is nothing more to move, or it was cancelled; a failed task stays one."""
+        if self.active:
+            self.status = "COMPLETED" if self.status == "RUNNING" else "CANCELLED"
+
+    def fail(self, why: str) -> None:
+        self.status, self.failure = "FAILED", why
 
 
 class MoveTasks:
@@ -62,6 +76,12 @@ class MoveTasks:
     @property
     def full(self) -> bool:
         return len(self._running) >= RUNNING_MAX
+
+    def forget(self, operations: BrokerOperations) -> None:
+        """Whose they are was revoked or changed: nothing more is moved."""
+        for task in self._tasks:
+            if task.operations is operations and task.active:
+                task.fail("the key that started the task was revoked or changed")
 
     def cancel_all(self) -> None:
         """The server is about to end."""
