@@ -77,7 +77,9 @@ def _structure(tree: dict[str, Any]) -> dict[str, Any]:
         elif name in _MAPS:
             called, key = _MAPS[name]
             made[called] = {
-                item[key]: item.get("Value", "") for item in map(_item, _in_order(value)) if key in item
+                _text(item[key]): item.get("Value", "")
+                for item in map(_item, _in_order(value))
+                if key in item
             }
         elif name.endswith(_ENTRIES):
             made["Entries"] = [_structure(_item(item)) for item in _in_order(value)]
@@ -95,4 +97,10 @@ def _in_order(numbered: Any) -> list[Any]:
 def _item(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadForm("an item of this list has fields")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadForm("the name of an item has no fields")
     return value
