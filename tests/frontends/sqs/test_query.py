@@ -3,9 +3,10 @@
 import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 import pytest
-from tests.frontends.sqs.clients import form, post, send, texts
+from tests.frontends.sqs.clients import bodies, form, post, send, texts
 
 from penstock.testing.sqs import SqsServer
 
@@ -89,6 +90,8 @@ def test_batches_and_lists_in_xml(server: SqsServer, queue: str) -> None:
         ({"Action": "SendMessage", "MessageBody": "x"}, "MissingParameter"),
         ({"Action": "ReceiveMessage", "QueueUrl": "q", "MaxNumberOfMessages": "ten"}, "MalformedQueryString"),
         ({"Action": "ListQueues", "Attribute.x.y": "1"}, "MalformedQueryString"),
+        ({"Action": "SendMessage", "MessageAttribute.1.Name.x": "1"}, "MalformedQueryString"),
+        ({"Action": "TagQueue", "Tag.1.Key.x": "1", "Tag.1.Value": "1"}, "MalformedQueryString"),
         ({"Action": "ListQueues", "a.b": "1", "a": "2"}, "MalformedQueryString"),
         ({"Action": "ListQueues", ".".join("a" * 20): "1"}, "MalformedQueryString"),
     ],
@@ -100,12 +103,30 @@ def test_errors_in_xml(server: SqsServer, fields: dict[str, str], code: str) -> 
     assert (texts(document, "Code"), texts(document, "Type")) == ([code], ["Sender"])
 
 
-def test_a_get_request_with_everything_in_its_url(server: SqsServer, sqs: Any, queue: str, name: str) -> None:
-    path = f"{queue}?Action=SendMessage&MessageBody=by+url"
-    with urllib.request.urlopen(path) as answer:
+def test_a_get_request_with_everything_in_its_url(server: SqsServer, queue: str, name: str) -> None:
+    with urllib.request.urlopen(f"{server.url}/?Action=GetQueueUrl&QueueName={name}") as answer:
         assert answer.status == 200
+        assert texts(ElementTree.fromstring(answer.read()), "QueueUrl") == [queue]
 
-    assert sqs.receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "by url"
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Action=SendMessage&MessageBody=x",
+        "Action=ReceiveMessage",
+        "Action=DeleteQueue",
+        "Action=DeleteQueue&Action=ListQueues",
+    ],
+)
+def test_a_get_request_changes_nothing(server: SqsServer, sqs: Any, queue: str, query: str) -> None:
+    """A web page can send it to a server on the reader's machine, without an origin."""
+    sqs.send_message(QueueUrl=queue, MessageBody="there before")
+
+    status, body = send(server.url, "GET", f"{urlsplit(queue).path}?{query}", {})
+
+    assert (status, b"InvalidAction" in body) == (400, True)
+    found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+    assert bodies(found) == ["there before"]
 
 
 def test_json_that_is_none_is_refused_as_json(server: SqsServer) -> None:

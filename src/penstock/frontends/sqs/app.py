@@ -1,7 +1,7 @@
 """The ASGI application: which protocol and action a request is, who sent it, and how its answer is written.
 
     POST /  x-amz-target: AmazonSQS.<Action>            JSON 1.0
-    POST /  or /<account>/<queue>, a form with Action    query protocol; also GET
+    POST /  or /<account>/<queue>, a form with Action    query protocol; also GET, for Get... and List...
     1  host and origin          as on every HTTP port
     2  body                     at most ``http_body_bytes_max``
     3  signature                if the server asks for keys
@@ -34,6 +34,7 @@ Headers = dict[bytes, bytes]
 
 JSON: Final = b"application/x-amz-json-1.0"
 XML: Final = b"text/xml"
+LOOKS: Final = ("Get", "List")  # Actions that change nothing; only these by GET, which any web page can send.
 CLOSE: Final = (b"connection", b"close")
 
 HANDLERS: Final[dict[str, Handler]] = {
@@ -189,6 +190,8 @@ class Exchange:
             text = self._scope["query_string"] if self._scope["method"] == "GET" else body
             fields = read_form(text)
             action = _known(next((value for name, value in fields if name == "Action"), None))
+            if self._scope["method"] == "GET" and not action.startswith(LOOKS):
+                raise SqsError("InvalidAction", f"The action {action} needs a POST request.")
             return action, requests.decode_query(action, fields)
         except (requests.BadRequestBody, ValueError) as problem:
             name = "SerializationException" if self._as_json else "MalformedQueryString"
