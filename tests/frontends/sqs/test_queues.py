@@ -184,3 +184,30 @@ def test_the_region_of_an_arn_is_the_one_of_the_client(server: SqsServer, queue:
     client.close()
 
     assert arn.startswith("arn:aws:sqs:eu-central-1:")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"DelaySeconds": "soon"},
+        {"RedrivePolicy": "{"},
+        {"RedrivePolicy": "[]"},
+        {"RedrivePolicy": '{"deadLetterTargetArn": "x"}'},
+        {"LastModifiedTimestamp": None},
+    ],
+)
+def test_attributes_that_another_protocol_has_spoilt_do_no_harm_to_other_queues(
+    server: SqsServer, sqs: Any, queue: str, name: str, attributes: dict[str, str | None]
+) -> None:
+    stored = {"CreatedTimestamp": "1", "LastModifiedTimestamp": "1", **attributes}
+    spoilt = {each: value for each, value in stored.items() if value is not None}
+    server.run(server.broker.create_topic(f"{name}-spoilt", sqs_attributes=spoilt))
+
+    listed = sqs.list_queues(QueueNamePrefix=name)["QueueUrls"]
+    sources = sqs.list_dead_letter_source_queues(QueueUrl=queue)["queueUrls"]
+    code, _ = refusal(
+        sqs.get_queue_attributes, QueueUrl=f"{queue}-spoilt", AttributeNames=["CreatedTimestamp"]
+    )
+
+    assert (listed, sources) == ([queue], [])
+    assert code == "AWS.SimpleQueueService.NonExistentQueue"

@@ -71,6 +71,17 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes_max: int
 
 
+def is_queue(name: str, attributes: Mapping[str, str]) -> bool:
+    """Whether attributes make a topic a queue: they are as this front end stores them, whoever set them."""
+    if CREATED not in attributes or MODIFIED not in attributes:
+        return False
+    try:
+        checked(name, {each: value for each, value in attributes.items() if each in SETTABLE})
+    except SqsError:
+        return False
+    return True
+
+
 def state_of(name: str, topic_id: bytes, attributes: Mapping[str, str]) -> QueueState:
     return QueueState(
         name=name,

@@ -20,7 +20,7 @@ from penstock.frontends.origins import Origins
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY, Identity
-from penstock.frontends.sqs.attributes import CREATED, QueueState, state_of
+from penstock.frontends.sqs.attributes import QueueState, is_queue, state_of
 from penstock.frontends.sqs.consumers import SqsConsumers
 from penstock.frontends.sqs.errors import no_queue
 from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url, region_of
@@ -69,7 +69,7 @@ class SqsShared:
         if known is not None and known[0] is layout.settings:
             return known[1]
         attributes = layout.settings.sqs_attributes
-        if CREATED not in attributes:
+        if not is_queue(name, attributes):
             raise no_queue()
         made = state_of(name, layout.id, attributes)
         if len(self.states) >= QUEUES_MAX:
