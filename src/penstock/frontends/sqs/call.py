@@ -8,6 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
+from sys import getsizeof
 from typing import Any, Final, TypeVar
 
 from penstock.api.work import Work
@@ -25,14 +26,58 @@ from penstock.frontends.sqs.consumers import SqsConsumers
 from penstock.frontends.sqs.errors import no_queue
 from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url, region_of
 from penstock.frontends.sqs.tasks import MoveTasks
-from penstock.wire.sqs.answers import Received
+from penstock.wire.sqs.answers import IncomingMessage, Received
 from penstock.wire.sqs.signatures import read_authorization
 
 QUEUES_MAX: Final = 10_000  # Whose attributes are remembered as they were read last.
-ATTEMPTS_MAX: Final = 1000  # Receives that may be repeated by their attempt id.
+ATTEMPTS_MAX: Final = 1000  # Receives that may be repeated by their attempt id ...
+ATTEMPT_BYTES_MAX: Final = 64 * 1024 * 1024  # ... with as much content, all together ...
+ATTEMPT_MS_MAX: Final = 5 * 60 * 1000  # ... for so long, as the service has it.
 FIRSTS_MAX: Final = 100_000  # Messages whose first receive is remembered.
 
 T = TypeVar("T")
+
+
+class ReceiveAttempts:
+    """Answers of receives that may be repeated, by queue and attempt id, the oldest first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str], tuple[int, int, Received]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, queue: str, attempt_id: str) -> Received | None:
+        self._trim()
+        found = self._kept.get((queue, attempt_id))
+        return None if found is None else found[2]
+
+    def add(self, queue: str, attempt_id: str, answer: Received) -> None:
+        self.discard(queue, attempt_id)
+        size = sum(map(_bytes_of, answer.messages))
+        self._kept[queue, attempt_id] = self._clock.steady_ms(), size, answer
+        self._bytes += size
+        self._trim()
+
+    def discard(self, queue: str, attempt_id: str) -> None:
+        _, size, _ = self._kept.pop((queue, attempt_id), (0, 0, None))
+        self._bytes -= size
+
+    def _trim(self) -> None:
+        since_ms = self._clock.steady_ms() - ATTEMPT_MS_MAX
+        while self._kept:
+            oldest = next(iter(self._kept))
+            few = len(self._kept) <= ATTEMPTS_MAX and self._bytes <= ATTEMPT_BYTES_MAX
+            if few and self._kept[oldest][0] > since_ms:
+                return
+            self.discard(*oldest)
+
+
+def _bytes_of(message: IncomingMessage) -> int:
+    """The memory that the content of a message takes, about."""
+    values = message.message_attributes.values()
+    return getsizeof(message.body) + sum(
+        getsizeof(each.string_value) + getsizeof(each.binary_value) for each in values
+    )
 
 
 class SqsShared:
@@ -57,7 +102,7 @@ class SqsShared:
         gateway.ended += [self.consumers.forget, self.moves.forget]
         self.signing_keys: dict[tuple[str, str, str], bytes] = {}  # By key id, date and region.
         self.states: dict[str, tuple[Any, QueueState]] = {}  # By topic: its settings and what they say.
-        self.attempts: OrderedDict[tuple[str, str], Received] = OrderedDict()  # By queue and attempt id.
+        self.attempts = ReceiveAttempts(self.clock)
         self.firsts: OrderedDict[tuple[str, int, int], int] = (
             OrderedDict()
         )  # When a place was first received.

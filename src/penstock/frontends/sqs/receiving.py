@@ -1,8 +1,9 @@
 """ReceiveMessage: leased messages, at once or as soon as there are some.
 
 A long poll that is cut by its client gives back what it was about to answer with, without counting a receive.
-A receive of a FIFO queue may be repeated with its attempt id, as long as its messages are in flight: it
-returns the same messages with the same receipt handles, and their visibility timeout begins again.
+A receive of a FIFO queue may be repeated with its attempt id for five minutes, as long as its messages are
+in flight: it returns the same messages with the same receipt handles, and their visibility timeout begins
+again.
 """
 
 from typing import Final
@@ -11,7 +12,7 @@ from penstock.api.work import Work
 from penstock.frontends.http.consumers.registry import HttpConsumer
 from penstock.frontends.sqs import records
 from penstock.frontends.sqs.attributes import GROUP, NUMBERS, QueueState
-from penstock.frontends.sqs.call import ATTEMPTS_MAX, SqsCall
+from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, invalid, out_of_range
 from penstock.frontends.sqs.receipts import ReceivedPlace, read_handle, write_handle
 from penstock.wire.native import LeasedBatch
@@ -45,7 +46,7 @@ async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> Re
     if visibility_s == 0:
         await call.run_all([_release(call, queue, place, counts=True) for place in places])
     elif attempt_id is not None and places:
-        _remember(call, queue, attempt_id, answer)
+        call.shared.attempts.add(queue.name, attempt_id, answer)
     return answer
 
 
@@ -157,16 +158,9 @@ def _chosen(attributes: dict[str, AttributeValue], wanted: list[str]) -> dict[st
 # Repeated receives.
 
 
-def _remember(call: SqsCall, queue: QueueState, attempt_id: str, answer: Received) -> None:
-    attempts = call.shared.attempts
-    attempts[queue.name, attempt_id] = answer
-    if len(attempts) > ATTEMPTS_MAX:
-        attempts.popitem(last=False)
-
-
 async def _repeated(call: SqsCall, queue: QueueState, attempt_id: str, visibility_s: int) -> Received | None:
     """What the attempt was answered with before, if all of it is still in flight."""
-    answer = call.shared.attempts.get((queue.name, attempt_id))
+    answer = call.shared.attempts.get(queue.name, attempt_id)
     if answer is None:
         return None
     works: list[Work[bool]] = []
@@ -188,5 +182,5 @@ async def _repeated(call: SqsCall, queue: QueueState, attempt_id: str, visibilit
     results = await call.run_all(works)
     if len(works) == len(answer.messages) and all(result is True for result in results):
         return answer
-    del call.shared.attempts[queue.name, attempt_id]
+    call.shared.attempts.discard(queue.name, attempt_id)
     return None
