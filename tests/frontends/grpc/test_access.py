@@ -101,14 +101,30 @@ async def test_a_revoked_key_ends_a_poll() -> None:
         assert await refusal(poll) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
 
 
+async def test_a_revoked_key_ends_a_stream_of_publishes() -> None:
+    async with place(authentication=True) as api:
+        identity, metadata = await key(api, "producer", Quota(connections=1))
+        stream = api.publisher.PublishStream(metadata=metadata, timeout=PATIENCE_S)
+        await stream.write(pb.PublishBatchRequest(topic="orders", values=[b"0"]))
+        await until(lambda: bool(api.listener.shared.ends))
+
+        second = api.publisher.PublishStream(iter(()), metadata=metadata, timeout=PATIENCE_S)
+        assert await refusal(second) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED")
+        await api.broker.revoke_key(identity)
+
+        assert await refusal(stream) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+        assert api.listener.shared.publish_bytes == 0
+
+
 async def test_streams_count_as_connections_of_their_key() -> None:
     async with place(authentication=True) as api:
         _, metadata = await key(api, "consumer", Quota(connections=1))
-        first, second = Conversation(api, metadata=metadata), Conversation(api, metadata=metadata)
+        first = Conversation(api, metadata=metadata)
         await first.open()
 
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await second.open()
+        second = Conversation(api, metadata=metadata)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:  # Before it has sent anything.
+            await second.hear()
 
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert info_of(refused.value).reason == "QUOTA_EXCEEDED"

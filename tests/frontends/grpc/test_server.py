@@ -98,6 +98,21 @@ async def test_at_the_end_streams_and_polls_end_and_leases_go_back() -> None:
         assert await api.in_flight() == 0
 
 
+async def test_streams_on_which_nothing_arrives_do_not_hold_up_the_end() -> None:
+    async with place() as api:
+        publishing = api.publisher.PublishStream(timeout=PATIENCE_S)
+        consuming = api.consumer.Consume(timeout=PATIENCE_S)
+        await until(lambda: api.listener.shared.calls == 2)
+
+        async with asyncio.timeout(PATIENCE_S / 2):
+            await api.listener.drain()
+
+        for ended in (publishing, consuming.read()):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await ended
+            assert info_of(refused.value).reason == "SHUTTING_DOWN"
+
+
 async def test_who_watches_the_health_does_not_hold_up_the_end() -> None:
     async with place() as api:
         watching = health_pb2_grpc.HealthStub(api.channel).Watch(health_pb2.HealthCheckRequest())

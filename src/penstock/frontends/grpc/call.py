@@ -10,7 +10,8 @@ address with at least one call in progress is one connection.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -115,6 +116,33 @@ class GrpcCall:
 
         self.shared.broker.start(work, then)
         return future
+
+    @asynccontextmanager
+    async def until_ended(self) -> AsyncIterator[None]:
+        """Count as a connection; what is inside fails if the server stops or the key is revoked."""
+        shared = self.shared
+        if shared.draining:  # Since the login began.
+            raise ShuttingDown(what="server")
+        ended: list[PenstockError] = []
+        waiting = asyncio.timeout(None)
+
+        def end(error: PenstockError) -> None:
+            if not ended:
+                waiting.reschedule(asyncio.get_running_loop().time())
+            ended.append(error)
+
+        admitted = shared.gateway.enter(self.identity, end)
+        shared.ends.add(end)
+        try:
+            async with waiting:
+                yield
+        except TimeoutError:
+            if not ended:
+                raise
+            raise ended[0] from None
+        finally:
+            shared.ends.discard(end)
+            admitted.leave()
 
 
 Unary = Callable[[GrpcCall, Any], Awaitable[Any]]

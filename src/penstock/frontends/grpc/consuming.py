@@ -46,7 +46,8 @@ logger = logging.getLogger("penstock")
 
 async def consume(call: GrpcCall, _: object) -> None:
     """One consumer, from the first request to the last answer."""
-    first = await call.context.read()
+    async with call.until_ended():
+        first = await call.context.read()
     if first is EOF:
         return
     if isinstance(first, PenstockError):

@@ -263,21 +263,8 @@ async def _receive(call: GrpcCall, inner: BatchConsumer, limit: int, wait_ms: in
     """What there is, or will be soon; nothing if the server stops meanwhile."""
     if not wait_ms:
         return await call.run(inner.receive(limit, 0))
-    ended: list[PenstockError] = []
-
-    def end(error: PenstockError) -> None:
-        ended.append(error)
-        waiting.reschedule(asyncio.get_running_loop().time())
-
-    admitted = call.shared.gateway.enter(call.identity, end)
-    call.shared.ends.add(end)
     try:
-        async with asyncio.timeout(None) as waiting:
+        async with call.until_ended():
             return await call.run(inner.receive(limit, wait_ms))
-    except TimeoutError:
-        if isinstance(ended[0], ShuttingDown):
-            return []
-        raise ended[0] from None
-    finally:
-        call.shared.ends.discard(end)
-        admitted.leave()
+    except ShuttingDown:
+        return []

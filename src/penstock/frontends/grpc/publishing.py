@@ -50,7 +50,14 @@ async def publish_batch(call: GrpcCall, request: pb.PublishBatchRequest) -> pb.P
 async def publish_stream(
     call: GrpcCall, requests: AsyncIterable[pb.PublishBatchRequest | PenstockError]
 ) -> pb.PublishSummary:
-    """Publish batches as they arrive."""
+    """Publish batches as they arrive, until the server stops or the key is revoked."""
+    async with call.until_ended():
+        return await _publish_all(call, requests)
+
+
+async def _publish_all(
+    call: GrpcCall, requests: AsyncIterable[pb.PublishBatchRequest | PenstockError]
+) -> pb.PublishSummary:
     topic, summary = "", Summary()
     pending: deque[tuple[int, Future[list[Receipt]]]] = deque()
     try:
