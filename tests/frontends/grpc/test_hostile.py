@@ -9,6 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from tests.frontends.grpc.place import PATIENCE_S, Conversation, Place, info_of, place, ranges, until, values
 
 from penstock.config.server import GrpcSettings, LimitSettings
@@ -58,6 +60,66 @@ async def test_a_request_that_is_no_message_is_refused_without_a_word_in_the_log
 
     assert caplog.text == ""
     await still_works(api)
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_a_health_check_that_is_none_is_refused_without_a_word_in_the_log(
+    api: Place, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    call: grpc.aio.UnaryUnaryMultiCallable[Any, Any] = api.channel.unary_unary(f"/{HEALTH}/{method}")
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call(b"\xff\xff\xff", timeout=PATIENCE_S)
+
+    assert info_of(refused.value).reason == "PROTOCOL_VIOLATION"
+    assert caplog.text == ""
+
+
+def frame(kind: int, flags: int, stream: int, data: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return len(data).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + data
+
+
+def text(value: str) -> bytes:
+    """A string in a header block, as it is."""
+    return bytes((len(value),)) + value.encode()
+
+
+async def test_a_watch_that_is_not_read_keeps_no_health_check_waiting() -> None:
+    async with place() as api:
+        headers = {
+            ":method": "POST", ":scheme": "http", ":path": f"/{HEALTH}/Watch", ":authority": "x",
+            "te": "trailers", "content-type": "application/grpc",
+        }  # fmt: skip
+        block = b"".join(b"\x00" + text(name) + text(value) for name, value in headers.items())
+        no_window = frame(4, 0, 0, (4).to_bytes(2, "big") + (0).to_bytes(4, "big"))
+        _, writer = await asyncio.open_connection("127.0.0.1", api.port)
+        writer.write(PREFACE + no_window + frame(1, 4, 1, block) + frame(0, 1, 1, bytes(5)))
+        health = api.listener._health
+        await until(lambda: bool(health._watches))
+        stub = health_pb2_grpc.HealthStub(api.channel)
+
+        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S / 2):
+            await api.listener.drain()
+        writer.close()
+
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        await until(lambda: not health._watches)
+
+
+async def test_watches_of_the_health_are_bounded(api: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.frontends.grpc.health.WATCHES_MAX", 1)
+    stub = health_pb2_grpc.HealthStub(api.channel)
+    first = stub.Watch(health_pb2.HealthCheckRequest())
+    await first.read()
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).read()
+    first.cancel()
+
+    assert info_of(refused.value).reason == "OVERLOADED"
+    assert (await stub.Check(health_pb2.HealthCheckRequest())).status == 1
 
 
 async def test_noise_in_a_stream_is_refused(api: Place) -> None:

@@ -8,7 +8,7 @@ the sizes of messages are options of the library.
 
 A method of ``penstock.proto`` is the function of the same name in ``publishing.py``,
 ``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection and
-health checks (``grpc.health.v1``) need no login.
+health checks (``health.py``) need no login.
 """
 
 import asyncio
@@ -22,15 +22,14 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_health.v1.health import aio as health
 from grpc_reflection.v1alpha import reflection
 
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import GrpcSettings, LimitSettings, TlsSettings, shown
 from penstock.frontends.grpc import admin, consuming, publishing
-from penstock.frontends.grpc.call import Context, GrpcShared, Handlers, decoder
+from penstock.frontends.grpc.call import GrpcShared, Handlers, decoder
+from penstock.frontends.grpc.health import BrokerHealth
 from penstock.frontends.grpc.polling import PolledConsumers, Polling
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
@@ -58,7 +57,7 @@ class GrpcListener:
         self.shared = GrpcShared(broker, limits, connections, gateway)
         self._consumers = PolledConsumers(broker)
         gateway.ended.append(self._consumers.forget)
-        self._health = BrokerHealth(self.shared)
+        self._health = BrokerHealth(self.shared, [service.full_name for service in SERVICES])
         self._server = grpc.aio.server(options=list(_options(settings, limits)))
         handlers = Handlers(self.shared)
         polling = Polling(self._consumers)
@@ -66,7 +65,7 @@ class GrpcListener:
             methods = {method.name: _handler(handlers, polling, method) for method in service.methods}
             generic = grpc.method_handlers_generic_handler(service.full_name, methods)
             self._server.add_generic_rpc_handlers((generic,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers((self._health.handler(),))
         names = (*(service.full_name for service in SERVICES), HEALTH, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
         self._stopped = False
@@ -84,12 +83,12 @@ class GrpcListener:
             raise OSError(str(error)) from None
         finally:
             reserved.close()
-        await self._health.start()
         await self._server.start()
 
     async def drain(self) -> None:
         """Take no more calls; those that wait end, and the others are finished."""
-        await self._health.enter_graceful_shutdown()
+        self.shared.draining = True
+        self._health.update()
         await self.shared.drain()
         await self._server.stop(LAST_S)
         self._stopped = True
@@ -142,22 +141,3 @@ def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor) -> 
     if method.client_streaming:
         return grpc.stream_unary_rpc_method_handler(handlers.unary(function), decode, encode)
     return grpc.unary_unary_rpc_method_handler(handlers.unary(function), decode, encode)
-
-
-class BrokerHealth(health.HealthServicer):  # type: ignore[misc]
-    """SERVING unless the server is shutting down or has a storage problem; for all services alike."""
-
-    def __init__(self, shared: GrpcShared) -> None:
-        super().__init__()
-        self._shared = shared
-
-    async def start(self) -> None:
-        """Tell what is the case now."""
-        serving = not self._shared.draining and not self._shared.broker.problems()
-        kinds = health_pb2.HealthCheckResponse
-        for name in ("", *(service.full_name for service in SERVICES)):
-            await self.set(name, kinds.SERVING if serving else kinds.NOT_SERVING)
-
-    async def Check(self, request: Any, context: Context) -> Any:  # noqa: N802 - gRPC's name.
-        await self.start()
-        return await super().Check(request, context)

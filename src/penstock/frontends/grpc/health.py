@@ -1,0 +1,89 @@
+"""Health checks (``grpc.health.v1``), which need no login.
+
+All services are SERVING unless the server is shutting down or has a storage problem.
+``Watch`` sends the status when it begins and when a check, or the end of the server, finds that it has
+changed.  Each watch waits by itself: a client that does not read holds up nobody else.
+
+Limits: ``WATCHES_MAX`` watches at a time; one more is refused.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2 as health
+from grpc_health.v1.health import SERVICE_NAME
+
+from penstock.errors import Overloaded, PenstockError
+from penstock.frontends.grpc import errors
+from penstock.frontends.grpc.call import Context, GrpcShared, decoder
+
+WATCHES_MAX: Final = 100
+STATES: Final = health.HealthCheckResponse
+
+
+class BrokerHealth:
+    """The health of some services, and who watches it."""
+
+    def __init__(self, shared: GrpcShared, services: Collection[str]) -> None:
+        self._shared = shared
+        self._services = frozenset(("", *services))
+        self._serving = True  # As the watches know it.
+        self._watches: set[asyncio.Event] = set()  # Each is set when its status may have changed.
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What grpc calls."""
+        decode, encode = decoder(health.HealthCheckRequest), STATES.SerializeToString
+        methods = {
+            "Check": grpc.unary_unary_rpc_method_handler(self._check, decode, encode),
+            "Watch": grpc.unary_stream_rpc_method_handler(self._watch, decode, encode),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+
+    def update(self) -> None:
+        """Tell the watches if the status has changed; does not wait for them."""
+        serving = not self._shared.draining and not self._shared.broker.problems()
+        if serving != self._serving:
+            self._serving = serving
+            for changed in self._watches:
+                changed.set()
+
+    def _status(self, service: str) -> Any:
+        if service not in self._services:
+            return STATES.SERVICE_UNKNOWN
+        self.update()
+        return STATES.SERVING if self._serving else STATES.NOT_SERVING
+
+    async def _check(self, request: Any, context: Context) -> Any:
+        if isinstance(request, PenstockError):
+            await _refuse(context, request)
+        status = self._status(request.service)
+        if status == STATES.SERVICE_UNKNOWN:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return STATES(status=status)
+
+    async def _watch(self, request: Any, context: Context) -> None:
+        if isinstance(request, PenstockError):
+            await _refuse(context, request)
+        if len(self._watches) >= WATCHES_MAX:
+            await _refuse(context, Overloaded(what="watches of the health", limit=WATCHES_MAX))
+        changed, told = asyncio.Event(), None
+        self._watches.add(changed)
+        try:
+            while True:
+                status = self._status(request.service)
+                changed.clear()
+                if status != told:
+                    await context.write(STATES(status=status))
+                    told = status
+                await changed.wait()
+        except grpc.aio.BaseError:  # The client has left.
+            pass
+        finally:
+            self._watches.discard(changed)
+
+
+async def _refuse(context: Context, error: PenstockError) -> None:
+    await context.abort(errors.status_of(error), errors.sentence(error), errors.details(error))
