@@ -14,7 +14,7 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from tests.frontends.grpc.place import PATIENCE_S, Conversation, Place, info_of, place, ranges, until, values
 
 from penstock.config.server import GrpcSettings, LimitSettings
-from penstock.frontends.grpc.consuming import REQUESTS_MAX, ConsumeStream
+from penstock.frontends.grpc.consuming import RECEIVES_MAX, REQUESTS_MAX, ConsumeStream
 from penstock.grpc import penstock_pb2 as pb
 from penstock.grpc.penstock_pb2_grpc import AdminStub, ConsumerStub
 
@@ -242,6 +242,30 @@ async def test_a_client_that_does_not_read_is_not_read_from(api: Place) -> None:
     await still_works(api)
 
 
+async def test_receives_whose_answers_are_not_read_are_not_begun(api: Place) -> None:
+    count = 2 * RECEIVES_MAX
+    for _ in range(count):
+        await api.publish(b"x" * 500_000)
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
+    small = grpc.aio.insecure_channel(f"127.0.0.1:{api.port}", options=options)  # 64 KiB may be unread.
+    api.consumer = ConsumerStub(small)
+    stream = Conversation(api)
+    await stream.open()
+    [end] = api.listener.shared.ends
+    server: ConsumeStream = end.__self__  # type: ignore[attr-defined]
+    await until(lambda: server._open == 0)
+
+    for _ in range(count):
+        await stream.send(receive=pb.Receive(max_messages=1))
+    await until(lambda: server._open > RECEIVES_MAX)
+    begun = await api.in_flight()
+    answers = [await stream.hear() for _ in range(count)]
+    await small.close()
+
+    assert begun == RECEIVES_MAX
+    assert [len(answer.received.leases) for answer in answers] == [1] * count
+
+
 async def test_calls_that_are_cancelled_at_once_leave_nothing_behind(api: Place) -> None:
     await api.publish(*[b"%d" % number for number in range(20)])
     chance = random.Random(7)
@@ -271,6 +295,41 @@ async def test_one_connection_too_many_is_refused() -> None:
 
         assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
         await still_works(api)
+
+
+async def test_calls_are_limited_for_a_connection(api: Place) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+    writer.write(PREFACE + frame(4, 0, 0, b""))
+
+    async with asyncio.timeout(PATIENCE_S):
+        head = await reader.readexactly(9)
+        data = await reader.readexactly(int.from_bytes(head[:3], "big"))
+    writer.close()
+
+    pairs = [data[at : at + 6] for at in range(0, len(data), 6)]
+    settings = {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
+    assert head[3] == 4  # SETTINGS
+    assert settings[3] == 100  # MAX_CONCURRENT_STREAMS
+
+
+async def test_calls_are_limited_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.frontends.grpc.server.ALL_CALLS_MAX", 1)
+    async with place() as api:
+        stream = Conversation(api)
+        await stream.open()
+
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await api.admin.ListTopics(pb.Empty(), timeout=PATIENCE_S)
+        await stream.call.done_writing()
+        assert (await stream.hear()).HasField("closed")
+        assert await stream.call.code() == grpc.StatusCode.OK
+
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        async with asyncio.timeout(PATIENCE_S):
+            while True:  # gRPC counts a call for a moment after its answer.
+                with suppress(grpc.aio.AioRpcError):
+                    await still_works(api)
+                    break
 
 
 async def test_a_message_is_received_in_the_midst_of_noise(api: Place) -> None:

@@ -14,7 +14,8 @@ is cancelled, its deadline passes or the connection is lost, it is given back at
 attempt counts.
 
 Limits: ``REQUESTS_MAX`` requests whose answer is not sent; no more are read until some
-are.  ``RECEIVES_MAX`` of them may be ``receive``.
+are.  ``RECEIVES_MAX`` of them may be ``receive``: one more is refused if all of them wait for messages,
+and is not begun until an answer is sent if some are ready.
 """
 
 import asyncio
@@ -76,7 +77,8 @@ class ConsumeStream:
         self._ready = asyncio.Event()  # There is an answer, or it is over.
         self._room = asyncio.Event()  # For another request.
         self._open = 0  # Requests without an answer that was sent.
-        self._receives: set[Running] = set()
+        self._receives: set[Running] = set()  # Which wait for messages.
+        self._received = 0  # Answers to others that were not sent yet.
         self._read_all = False
         self._gone = False  # The client has left.
         self._error: PenstockError | None = None  # Why the server ends it.
@@ -143,8 +145,10 @@ class ConsumeStream:
         answers = self._answers
         while True:
             while answers and self._error is None and not self._gone:
-                await self._send(answers.popleft())
+                response = answers.popleft()
+                await self._send(response)
                 self._open -= 1
+                self._received -= response.HasField("received")
                 self._room.set()
             if self._error is not None or self._gone or (self._read_all and not self._open):
                 return
@@ -184,10 +188,19 @@ class ConsumeStream:
             if isinstance(request, PenstockError):
                 self._refuse(0, request)
             else:
+                while request.HasField("receive") and self._must_send():
+                    await self._sent()
                 self._begin(request)
             while self._open >= REQUESTS_MAX:
-                self._room.clear()
-                await self._room.wait()
+                await self._sent()
+
+    def _must_send(self) -> bool:
+        """Whether another receive would be one too many until an answer is sent."""
+        return self._received > 0 and self._received + len(self._receives) >= RECEIVES_MAX
+
+    async def _sent(self) -> None:
+        self._room.clear()
+        await self._room.wait()
 
     def _begin(self, request: pb.ConsumeRequest) -> None:
         kind = request.WhichOneof("request")
@@ -227,6 +240,7 @@ class ConsumeStream:
             response = pb.ConsumeResponse(id=identity)
             response.received.SetInParent()
             add_leases(response.received, batches)
+            self._received += 1
             self._answer(response)
 
         wait_ms = min(max(wanted.wait_ms, 0), WAIT_MS_MAX)

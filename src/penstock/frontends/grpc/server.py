@@ -4,7 +4,8 @@
 
 gRPC opens its own socket, so the one that the server has bound only reserves the
 address until gRPC has it, too.  Connections are not visible here: their limit, their keepalive and
-the sizes of messages are options of the library.
+the sizes of messages are options of the library.  A request is buffered before it is known who calls, so all
+calls together may take ``ALL_CALLS_MAX`` times ``grpc.message_bytes_max`` of memory.
 
 A method of ``penstock.proto`` is the function of the same name in ``publishing.py``,
 ``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection and
@@ -36,7 +37,8 @@ from penstock.frontends.security.gateway import AuthGateway
 from penstock.grpc import penstock_pb2 as pb
 
 SERVICES: Final = tuple(pb.DESCRIPTOR.services_by_name.values())
-CALLS_MAX: Final = 4096  # In progress on one connection.
+CALLS_MAX: Final = 100  # In progress on one connection; a client waits with more.
+ALL_CALLS_MAX: Final = 1024  # In progress on all connections; one more is refused.
 PING_MS_MIN: Final = 10_000  # A client that pings more often is cut off.
 LAST_S: Final = 1.0  # For the last answers to be sent, and for who watches the health to leave.
 DEFAULTS: Final = GrpcSettings()
@@ -58,7 +60,8 @@ class GrpcListener:
         self._consumers = PolledConsumers(broker)
         gateway.ended.append(self._consumers.forget)
         self._health = BrokerHealth(self.shared, [service.full_name for service in SERVICES])
-        self._server = grpc.aio.server(options=list(_options(settings, limits)))
+        options = list(_options(settings, limits))
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=ALL_CALLS_MAX)
         handlers = Handlers(self.shared)
         polling = Polling(self._consumers)
         for service in SERVICES:
