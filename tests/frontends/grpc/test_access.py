@@ -130,6 +130,29 @@ async def test_streams_count_as_connections_of_their_key() -> None:
         assert info_of(refused.value).reason == "QUOTA_EXCEEDED"
 
 
+async def test_consumers_of_polls_are_limited_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.frontends.grpc.polling.OWN_CONSUMERS_MAX", 2)
+    async with place(authentication=True) as api:
+        _, one = await key(api, "consumer")
+        _, two = await key(api, "consumer")
+        polls = [pb.PollRequest(topic="orders", group="g", visibility_ms=1000 + each) for each in range(3)]
+        wrong = pb.PollRequest(topic="missing", group="g")
+        consumers = api.listener._consumers
+
+        assert (await refusal(api.consumer.Poll(wrong, metadata=one)))[1] == "TOPIC_NOT_FOUND"
+        for request in (*polls[:2], *polls[:2]):
+            await api.consumer.Poll(request, metadata=one)
+        too_many = await refusal(api.consumer.Poll(polls[2], metadata=one))
+        await api.consumer.Poll(polls[2], metadata=two)
+        consumers.sweep()
+        consumers.sweep()
+        left = dict(consumers._counts)
+        await api.consumer.Poll(polls[2], metadata=one)
+
+        assert too_many == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED")
+        assert left == {}
+
+
 async def test_tls_uses_the_certificate_of_the_server() -> None:
     async with place(tls=TLS) as api:
         trusted = grpc.ssl_channel_credentials((FOLDER / "certificate.pem").read_bytes())

@@ -3,7 +3,8 @@
 A lease belongs to a consumer and outlives the call that created it.  So the polls
 of one client with the same topic, group and visibility timeout share a consumer.  Its name in
 ``LeaseRange.consumer`` is random, and works for the client that polled only; the
-consumer is closed when it holds nothing and was not used for a while.
+consumer is closed when it holds nothing and was not used for a while.  A key or user has at most
+``OWN_CONSUMERS_MAX`` of them, so that one client cannot use up those of all others.
 
 A poll that is cancelled while it waits leases nothing.  If the call ends before
 its answer could be sent, the messages are given back at once, and the attempt counts.
@@ -11,6 +12,7 @@ its answer could be sent, the messages are given back at once, and the attempt c
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -24,6 +26,7 @@ from penstock.errors import (
     LeaseLost,
     Overloaded,
     PenstockError,
+    QuotaExceeded,
     ReceiptUnknown,
     ShuttingDown,
 )
@@ -31,7 +34,7 @@ from penstock.frontends.grpc import consuming
 from penstock.frontends.grpc.call import GrpcCall
 from penstock.frontends.grpc.errors import in_stream
 from penstock.frontends.grpc.messages import add_leases
-from penstock.frontends.security.guarded import BrokerOperations
+from penstock.frontends.security.guarded import BrokerOperations, GuardedOperations
 from penstock.grpc import penstock_pb2 as pb
 from penstock.model.failure import describe_error
 from penstock.types import duration_ms
@@ -41,6 +44,7 @@ WAIT_MS_MAX: Final = 60_000
 MESSAGES_MAX: Final = 1000  # Of one poll.
 RANGES_MAX: Final = 10_000  # Of one call.
 CONSUMERS_MAX: Final = 10_000
+OWN_CONSUMERS_MAX: Final = 1000  # Of one key or user.
 TOKEN_BYTES: Final = 12  # Too many to guess.
 IDLE_S: Final = 30  # An unused consumer is closed after one to two times this.
 CANCELLED: Final = "the call was cancelled before its answer was sent"
@@ -71,25 +75,46 @@ class PolledConsumers:
         self._broker = broker
         self._by_key: dict[Key, PolledConsumer] = {}
         self._by_token: dict[str, PolledConsumer] = {}
+        self._counts: Counter[BrokerOperations] = Counter()  # By whose they are, with those being opened.
         self._timer: asyncio.TimerHandle | None = None
 
     async def find(self, key: Key) -> PolledConsumer:
         """The consumer for these, made if there is none."""
         known = self._by_key.get(key)
         if known is None or known.inner.closed:
-            made = PolledConsumer(await self._open(key), key)
+            made = PolledConsumer(await self._admit(key), key)
             known = self._by_key.get(key)
             if known is None or known.inner.closed:
                 self._by_key[key] = self._by_token[made.token] = known = made
                 self._watch()
             else:  # Another poll was quicker.
+                self._release(key)
                 self._broker.start(made.inner.close(), ignore_result)
         known.used = True
         return known
 
-    async def _open(self, key: Key) -> BatchConsumer:
-        if len(self._by_token) >= CONSUMERS_MAX:
+    async def _admit(self, key: Key) -> BatchConsumer:
+        """Open a consumer, and count it from now on."""
+        owner = key[0]
+        if isinstance(owner, GuardedOperations) and self._counts[owner] >= OWN_CONSUMERS_MAX:
+            what = "consumers of gRPC polls, one for each topic, group and visibility timeout"
+            who, limit = str(owner.identity), OWN_CONSUMERS_MAX
+            raise QuotaExceeded(who=who, what=what, limit=limit, retry_after=2 * IDLE_S)
+        if self._counts.total() >= CONSUMERS_MAX:
             raise Overloaded(what="consumers of gRPC polls", limit=CONSUMERS_MAX)
+        self._counts[owner] += 1
+        try:
+            return await self._open(key)
+        except BaseException:
+            self._release(key)
+            raise
+
+    def _release(self, key: Key) -> None:
+        self._counts[key[0]] -= 1
+        if not self._counts[key[0]]:
+            del self._counts[key[0]]
+
+    async def _open(self, key: Key) -> BatchConsumer:
         operations, topic, group, visibility_ms = key
         options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
         inner = await self._broker.run(operations.batch_consumer(topic, group, None, None, options))
@@ -131,6 +156,7 @@ class PolledConsumers:
     def _close(self, consumers: list[PolledConsumer]) -> None:
         for consumer in consumers:
             del self._by_token[consumer.token]
+            self._release(consumer.key)
             if self._by_key.get(consumer.key) is consumer:
                 del self._by_key[consumer.key]
             if not consumer.inner.closed:
