@@ -8,11 +8,14 @@ import pytest
 from tests.routing.test_routing import PARTITIONS, SpreadServer
 
 import penstock
+from penstock.frontends.kqueue.opcodes import PING, SUB
 from penstock.frontends.kqueue.server import KQueueProtocol
+from penstock.frontends.kqueue.session import PRIVATE
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.wire import native
+from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,
@@ -102,3 +105,25 @@ def test_a_consumer_may_ask_for_the_partitions_of_one_node(server: NativeServer)
         received[node] = sorted(each.partition for each in native.decode_received(batches[0][1]))
 
     assert received == {2: [0, 2], 3: [1, 3]}
+
+
+def test_a_subscriber_of_kqueue_leaves_the_private_groups_of_other_nodes(server: NativeServer) -> None:
+    address = server.nodes[0].table.addresses[2]
+    group = f"{PRIVATE}{'0' * 32}"  # Without consumers, as while another node opens one.
+
+    async def subscribe() -> bytes:
+        reader, writer = await asyncio.open_connection(address.host, address.native)
+        writer.write(plain_frame(SUB, b'{"Topic":"orders","Group":"g"}'))
+        line = await reader.readline()
+        for _ in range(50):  # Turns in which it would be deleted.
+            writer.write(plain_frame(PING, b""))
+            await reader.readline()
+        writer.close()
+        return line
+
+    with penstock.connect(server.url) as broker:
+        broker.create_group("orders", group)
+
+        assert server.run(subscribe()) == b"OK Subscribed to orders\n"
+
+        assert group in broker.groups("orders")

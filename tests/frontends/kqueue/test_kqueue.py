@@ -193,6 +193,21 @@ async def test_any_connection_may_acknowledge_any_delivery() -> None:
 
 
 @both_loops
+async def test_a_repeated_ack_does_not_settle_the_message_of_another_subscriber() -> None:
+    async with serving() as place:
+        peer, other = await subscribed(place, group="mine"), await subscribed(place, group="theirs")
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = (await delivery(peer))["ID"]
+        assert (await delivery(other))["ID"] == name
+
+        answers = [await say(peer, command(ACK, MessageID=name)) for _ in range(2)]
+
+        assert answers == [b"OK ACK\n", b"ERR Message ID not found or already acknowledged.\n"]
+        assert (await place.broker.describe_group("t", "theirs")).in_flight == 1
+        assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
+
+
+@both_loops
 async def test_ping_is_answered() -> None:
     async with serving() as place:
         peer = await place.connect()
@@ -296,13 +311,29 @@ async def test_subscribing_twice_at_once_keeps_the_private_group() -> None:
 @both_loops
 async def test_private_groups_that_a_killed_server_left_behind_are_deleted() -> None:
     async with serving() as place:
+        left, used, alike = (f"{PRIVATE}{name}" for name in ("0" * 32, "1" * 32, "workers"))
         await place.broker.create_topic("t", partitions=1)
-        await place.broker.create_group("t", f"{PRIVATE}left")
-        await place.broker.create_group("t", "kept")
-        async with await place.broker.consumer("t", group=f"{PRIVATE}used"):
+        for name in (alike, "kept", left):
+            await place.broker.create_group("t", name)
+        async with await place.broker.consumer("t", group=used):
             await subscribed(place, group="default")
 
-            await groups_become(place, ["default", "kept", f"{PRIVATE}used"])
+            await groups_become(place, sorted(["default", "kept", used, alike]))
+
+
+@both_loops
+async def test_clients_that_subscribe_at_once_all_get_what_is_published(tmp_path: Path) -> None:
+    """The first of them looks for abandoned groups while those of the others are being made."""
+    async with serving(str(tmp_path / "data")) as place:
+        peers = [await place.connect() for _ in range(12)]
+        lines = await asyncio.gather(*(say(peer, command(SUB, Topic="t")) for peer in peers))
+        assert lines == [b"OK Subscribed to t\n"] * 12
+
+        await say(await place.connect(), command(PUB, Topic="t", Payload="p"))
+
+        async with asyncio.timeout(30):
+            got = await asyncio.gather(*(delivery(peer) for peer in peers))
+        assert [each["Payload"] for each in got] == ["p"] * 12
 
 
 @both_loops

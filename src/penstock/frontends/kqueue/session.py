@@ -15,14 +15,16 @@ delivered with, and can be traced.
 
 Every subscriber gets every message that is published after its SUB, and what it does
 not acknowledge again after the visibility timeout: it has a group of its own, which is
-deleted when the connection ends, and at the latest by the first SUB after a crash.
+deleted when the connection ends, and at the latest by the first SUB after a crash.  In a
+cluster the groups that a crash leaves behind stay: they look like those of other nodes.
 Subscribers that name a group share its messages instead, and what one of them left goes to
 another.  Leases, retries and dead letters are the broker's.  Payloads are text: bytes of
 other clients that are no UTF-8 arrive with replacement characters.
 """
 
 import logging
-import uuid
+import re
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
@@ -42,7 +44,9 @@ from penstock.model.message import Message, ReceivedMessage, received
 from penstock.wire.frames import plain_frame
 
 PRIVATE: Final = "kqueue-"  # Groups of single subscribers begin so.
+PRIVATE_FORM: Final = re.compile(f"{PRIVATE}[0-9a-f]{{32}}")  # 16 digits for the server, 16 for the session.
 TOPIC_NOT_FOUND: Final = "ERR Topic not found. Try subscribing first."
+NOT_HELD: Final = "ERR Message ID not found or already acknowledged."
 IN_FLIGHT_MAX: Final = 100  # Messages a subscription may hold unanswered; KQueue's own buffer had as many.
 PUSH_MESSAGES_MAX: Final = 10
 PUSH_WAIT_MS: Final = 3_600_000
@@ -85,6 +89,7 @@ class KQueueShared:
         self.broker = broker
         self.gateway = gateway
         self.held: dict[str, dict[Subscription, ReceivedMessage]] = {}  # By id: who holds it.
+        self.private = f"{PRIVATE}{secrets.token_hex(8)}"  # The private groups of its sessions begin so.
         self.swept: set[str] = set()  # Topics whose abandoned private groups are deleted.
         self.stopping = False  # The server ends, and its connections with it.
 
@@ -96,7 +101,7 @@ class KQueueSession:
         self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._gone = False
-        self._private_group = f"{PRIVATE}{uuid.uuid4().hex}"
+        self._private_group = f"{shared.private}{secrets.token_hex(8)}"
 
     # The connection's calls.
 
@@ -217,32 +222,41 @@ class KQueueSession:
         name = _text(fields, "messageid")
         found = self.shared.held.get(name)
         if found is None:
-            self._say("ERR Message ID not found or already acknowledged.")
+            self._say(NOT_HELD)
             return
-        mine = (each for each in found if each.session is self)
-        subscription = next(mine, next(iter(found)))  # One's own, before that of another connection.
+        subscription = next((each for each in found if each.session is self), None)
+        if subscription is None:
+            subscription = next(iter(found))
+            if any(topic == subscription.topic for topic, _ in self._subscriptions):
+                # A repeated or late ACK of a subscriber, which must not settle what others have to do.
+                self._say(NOT_HELD)
+                return
         message = found[subscription]
 
         def then(_: Any, error: BaseException | None) -> None:
             if error is None:
                 self._say("OK ACK")
             elif isinstance(error, LeaseLost | AlreadySettled):
-                self._say("ERR Message ID not found or already acknowledged.")
+                self._say(NOT_HELD)
             else:
                 self._fail(error)
 
         subscription.acknowledge(name, message, then)
 
     def _sweep(self, topic: str) -> None:
-        """Delete the private groups that a killed server has left behind: they have no consumers."""
-        if topic in self.shared.swept:
+        """Delete the private groups that a killed server has left behind: they have no consumers.
+
+        Neither has a group of this server whose consumer is being opened; such groups have its prefix and are
+        left to their sessions.  Those of other nodes of a cluster cannot be told from abandoned ones.
+        """
+        if topic in self.shared.swept or self.shared.gateway.owners.nodes():
             return
         self.shared.swept.add(topic)
         start, operations = self.shared.broker.start, self._operations
 
         def described(info: TopicInfo | None, error: BaseException | None) -> None:
             for group in info.groups if info is not None and error is None else ():
-                if group.startswith(PRIVATE):
+                if PRIVATE_FORM.fullmatch(group) and not group.startswith(self.shared.private):
                     start(operations.describe_group(topic, group), looked_at)
 
         def looked_at(info: GroupInfo | None, error: BaseException | None) -> None:
@@ -274,7 +288,7 @@ class Subscription:
     ) -> None:
         consumer.settler = self
         self.session = session
-        self._topic = topic
+        self.topic = topic
         self._private_group = private_group  # Deleted when the subscription ends.
         self._consumer = consumer
         self._broker = session.shared.broker
@@ -359,7 +373,7 @@ class Subscription:
 
     def _delete_group(self, _: object, __: BaseException | None) -> None:
         assert self._private_group is not None
-        self._broker.start(self.session.delete_group(self._topic, self._private_group), ignore_result)
+        self._broker.start(self.session.delete_group(self.topic, self._private_group), ignore_result)
 
 
 def unknown_command(opcode: int) -> str:
