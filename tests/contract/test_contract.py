@@ -672,7 +672,7 @@ def test_one_consumer_takes_messages_of_several_topics_in_turn(broker: TestBroke
 
     with broker.consumer_of_topics(["a", "b"], group="g") as consumer:
         some = [consumer.receive()[0] for _ in range(4)]
-        rest = consumer.receive(10)
+        rest = [*consumer.receive(10), *consumer.receive(10)]
         consumer.ack([*some, *rest])
         broker.publish("b", b"late")
         [late] = consumer.receive(10)
@@ -691,6 +691,23 @@ def test_one_consumer_takes_messages_of_several_topics_in_turn(broker: TestBroke
     for wrong in ("a", ()):
         with pytest.raises(InvalidValue, match="list of names"):
             broker.consumer_of_topics(wrong)
+
+
+def test_messages_of_one_topic_are_settled_although_those_of_another_are_lost(broker: TestBroker) -> None:
+    for topic in ("a", "b"):
+        broker.create_topic(topic)
+        broker.publish(topic, topic.encode())
+    with broker.consumer_of_topics(["a", "b"], group="g", visibility_timeout="1s") as consumer:
+        lost = consumer.receive()
+        broker.advance("2s")
+        held = consumer.receive()
+        while held[0].topic == lost[0].topic:
+            held = consumer.receive()
+
+        with pytest.raises(LeaseLost):
+            consumer.ack([*lost, *held])
+
+        assert broker.depth(held[0].topic, "g") == 0
 
 
 def test_a_list_is_not_the_name_of_a_topic(broker: TestBroker) -> None:

@@ -1,11 +1,14 @@
 """Consumers that wait share what comes, also if some of them ask for more than they can work on."""
 
 import asyncio
+import itertools
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from penstock.api.aio_handles import AsyncConsumer
+from penstock.errors import InvalidName, InvalidValue
 from penstock.testing import AsyncTestBroker
 
 
@@ -128,6 +131,82 @@ async def test_consumers_that_take_one_at_a_time_and_ack_at_once_take_turns(brok
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_consumer_of_several_topics_that_cannot_be_opened_leaves_none_open(
+    broker: AsyncTestBroker,
+) -> None:
+    with pytest.raises(InvalidName):
+        await broker.consumer_of_topics(["orders", "no/name"], group="g")
+
+    assert (await broker.describe_group("orders", "g")).consumers == []
+
+
+async def test_a_consumer_of_several_topics_checks_what_it_is_given(broker: AsyncTestBroker) -> None:
+    for topic in ("users", "parcels"):
+        await broker.create_topic(topic)
+        await broker.publish(topic, b"1")
+    other = await broker.consumer("parcels")
+
+    async with await broker.consumer_of_topics(["orders", "users", "orders"]) as consumer:
+        assert consumer.topics == ["orders", "users"]
+        assert len((await broker.describe_group("orders", "default")).consumers) == 1
+        with pytest.raises(InvalidValue, match="max_messages"):
+            await consumer.receive(0)
+        [message] = await consumer.receive()
+        with pytest.raises(InvalidValue, match="'parcels'"):
+            await consumer.ack([message, *await other.receive()])
+        assert consumer.in_flight == 1
+    with pytest.raises(InvalidValue, match="list of names"):
+        await broker.consumer_of_topics([["orders"]])  # type: ignore[list-item]
+
+
+async def test_a_consumer_of_several_topics_loses_nothing_if_one_of_them_is_gone(
+    broker: AsyncTestBroker,
+) -> None:
+    await broker.create_topic("users")
+    consumer = await broker.consumer_of_topics(["orders", "users"])
+    await broker.publish("orders", b"1")
+    await broker.delete_topic("users")
+
+    [message] = await consumer.receive(10)
+
+    assert message.value == b"1"
+
+
+async def test_an_idle_consumer_of_several_topics_makes_few_requests(
+    broker: AsyncTestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = 0
+    receive = AsyncConsumer.receive
+
+    async def counted(self: AsyncConsumer, *arguments: Any) -> Any:
+        nonlocal requests
+        requests += 1
+        return await receive(self, *arguments)
+
+    monkeypatch.setattr(AsyncConsumer, "receive", counted)
+    for number in range(10):
+        await broker.create_topic(f"t{number}")
+    consumer = await broker.consumer_of_topics([f"t{number}" for number in range(10)])
+    waiting = asyncio.ensure_future(consumer.receive(10, wait="10s"))
+    await broker.advance("10s")
+
+    assert await waiting == []
+    assert requests < 40
+
+
+async def test_the_time_that_requests_take_counts_against_the_wait_at_several_topics(
+    broker: AsyncTestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("penstock.api.aio_handles.stopwatch_ns", lambda: next(seconds) * 1_000_000_000)
+    consumer = await broker.consumer_of_topics(["orders"])
+    waiting = asyncio.ensure_future(consumer.receive(10, wait="4s"))
+    await broker.advance("1s")
+
+    assert waiting.done()
+    assert await waiting == []
 
 
 async def test_a_consumer_of_several_topics_waits_for_all_of_them(broker: AsyncTestBroker) -> None:

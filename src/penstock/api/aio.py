@@ -120,14 +120,18 @@ class AsyncBroker(AsyncBrokerCalls):
         **options: Unpack[GroupOptions],
     ) -> AsyncTopicsConsumer:
         """A consumer of the groups of that name of several topics; ``max_in_flight`` is for each topic."""
-        if isinstance(topics, str) or not topics:
+        names = [] if isinstance(topics, str) else list(topics or ())
+        if not names or not all(isinstance(topic, str) for topic in names):
             raise InvalidValue(name="topics", value=topics, why="give a list of names, such as ['a', 'b']")
-        made = {
-            topic: await self.consumer(
-                topic, group=group, consumer_id=consumer_id, max_in_flight=max_in_flight, **options
-            )
-            for topic in topics
-        }
+        made: dict[str, AsyncConsumer] = {}
+        try:
+            for topic in dict.fromkeys(names):
+                made[topic] = await self.consumer(
+                    topic, group=group, consumer_id=consumer_id, max_in_flight=max_in_flight, **options
+                )
+        except BaseException:
+            await AsyncTopicsConsumer(made).close()
+            raise
         return AsyncTopicsConsumer(made)
 
     async def groups(self, topic: str) -> list[str]:
