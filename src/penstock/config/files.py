@@ -7,7 +7,8 @@ The name of the file says what it is: ``.yaml`` and ``.yml``, ``.json``; everyth
 joined by dots (``topic.retention``), however deep they are nested: other systems nest deeper than ours.
 
 The text is bounded by whoever read it.  YAML is read with its safe loader; aliases, with which a few lines
-become a huge document, are refused.
+become a huge document, are refused.  So is a key that is there twice, of which the parsers of YAML and JSON
+would silently keep the last.
 """
 
 import json
@@ -88,9 +89,18 @@ def _toml(text: str) -> Any:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_json_table)
     except (ValueError, RecursionError) as error:
         raise UnreadableError(str(error)) from None
+
+
+def _json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in table:
+            raise UnreadableError(f"{name} is there twice in one object; merge the two")
+        table[name] = value
+    return table
 
 
 def _yaml(text: str) -> tuple[Any, dict[str, int]]:
@@ -99,7 +109,13 @@ def _yaml(text: str) -> tuple[Any, dict[str, int]]:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise UnreadableError("aliases (*name) are not supported")
-        lines = dict(_node_lines("", yaml.compose(text, yaml.SafeLoader)))
+        lines: dict[str, int] = {}
+        for key, line in _node_lines("", yaml.compose(text, yaml.SafeLoader)):
+            if key in lines:
+                raise UnreadableError(
+                    f"{key} is there twice, at lines {lines[key]} and {line}; merge the two"
+                )
+            lines[key] = line
         return yaml.safe_load(text), lines
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UnreadableError(" ".join(str(error).split())) from None
