@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.api.aio_handles import AsyncConsumer
+from penstock.broker.steps import Arrival
 from penstock.errors import InvalidName, InvalidValue
 from penstock.testing import AsyncTestBroker
 
@@ -131,6 +132,22 @@ async def test_consumers_that_take_one_at_a_time_and_ack_at_once_take_turns(brok
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_nobody_lets_a_consumer_go_first_that_holds_all_it_may(broker: AsyncTestBroker) -> None:
+    busy = await broker.consumer("orders", consumer_id="busy")
+    full = await broker.consumer("orders", consumer_id="full", max_in_flight=1)
+    await broker.publish_batch("orders", [b"1", b"2", b"3"])
+    assert (len(await busy.receive(2)), len(await full.receive(1))) == (2, 1)
+    waiting, refused = busy.operations.receive(1, 1000), full.operations.receive(1, 1000)
+    assert isinstance(next(waiting), Arrival)
+    await broker.publish("orders", b"4")
+
+    assert isinstance(next(refused), Arrival)  # It waits, and does not take part in turns.
+    with pytest.raises(StopIteration) as end:
+        next(waiting)
+    assert [message.value for message in end.value.value] == [b"4"]
+    refused.close()
 
 
 async def test_a_consumer_of_several_topics_that_cannot_be_opened_leaves_none_open(

@@ -85,12 +85,13 @@ class Queues:
                 topic.wake()
                 yield GiveWay()
                 continue
-            if hungry and limit == 1 and not waited and not given_way and self._has_ready(consumer.group):
+            room = min(limit, consumer.in_flight_max - consumer.in_flight)
+            takes_turns = limit == 1 and room > 0 and not waited and not given_way
+            if hungry and takes_turns and self._has_ready(consumer.group):
                 given_way += 1
                 topic.wake()
                 yield from _while_hungry(consumer, GiveWay())
                 continue
-            room = min(limit, consumer.in_flight_max - consumer.in_flight)
             messages = self._leases.take(topic, consumer, self._share(consumer, room) if hungry else room)
             if messages:
                 if consumer.group.settings.delivery == "at-most-once":
