@@ -28,7 +28,10 @@ from penstock.errors import (
     Overloaded,
     PartitionNotFound,
     PenstockError,
+    QuotaExceeded,
     SequenceOutOfOrder,
+    SequenceReused,
+    ShuttingDown,
     TopicNotFound,
 )
 from penstock.model.message import Receipt
@@ -414,11 +417,9 @@ async def test_a_topic_that_has_changed_is_looked_at_again(slow: Slow) -> None:
 
         assert (await publishing).offset == 50
         following = slow.publish()
-        by_channel = await slow.server.request()
-        assert slow.by_channel(
-            by_channel
-        )  # It was refused in so many words: the channel is as good as before.
-        by_channel.published(51)
+        request = await slow.server.request()
+        assert not slow.by_channel(request)  # It may lead to a server that would refuse each of them.
+        request.published(51)
         assert (await following).offset == 51
         await asyncio.to_thread(slow.broker.close)
 
@@ -431,31 +432,55 @@ def numbers_of(request: Request) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_what_is_refused_for_now_is_tried_by_the_loop_and_leaves_no_gap(
-    slow: Slow, whole: bool
+@pytest.mark.parametrize(
+    "error",
+    [
+        Overloaded(what="requests", limit=1),
+        QuotaExceeded(who="ann", what="bytes", limit=1, retry_after=1),
+        ShuttingDown(what="server"),
+    ],
+    ids=lambda error: error.code,
+)
+async def test_what_is_refused_for_now_is_repeated_by_the_loop_with_the_same_numbers(
+    slow: Slow, whole: bool, error: PenstockError
 ) -> None:
     async with slow.server:
         await slow.connect()
         publishing = slow.publish()
         first = await slow.server.request()
         if whole:
-            first.refuse(Overloaded(what="requests", limit=1))
+            first.refuse(error)
         else:
-            first.refused(Overloaded(what="requests", limit=1))
+            first.refused(error)
         again = await slow.server.request()
         assert (slow.by_channel(first), slow.by_channel(again)) == (True, False)
-        assert (
-            numbers_of(again)[0] != numbers_of(first)[0]
-        )  # A number that was refused belongs to the channel.
+        assert again.publish().batches == first.publish().batches  # A node that forwards may have written it.
         again.published(50)
         assert (await publishing).offset == 50
 
         following = slow.publish()
         request = await slow.server.request()
-        assert slow.by_channel(request)
-        assert numbers_of(request) == numbers_of(first)
+        assert not slow.by_channel(request)
+        assert numbers_of(request)[0] != numbers_of(first)[0]
         request.published(51)
         assert (await following).offset == 51
+        await asyncio.to_thread(slow.broker.close)
+
+
+async def test_a_number_that_was_used_before_is_not_used_again(slow: Slow) -> None:
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        first = await slow.server.request()
+        first.refused(SequenceReused(producer_id=1, sequence=1, why="other records"))
+        with pytest.raises(SequenceReused):
+            await publishing
+
+        following = slow.publish()
+        request = await slow.server.request()
+        assert numbers_of(request)[0] != numbers_of(first)[0]
+        request.published(50)
+        assert (await following).offset == 50
         await asyncio.to_thread(slow.broker.close)
 
 

@@ -1,7 +1,7 @@
 """Publishes of a threaded program on the calling thread, if all that it has published before is answered.
 
     publish ── is everything answered? ── take the channel ── encode, number ── ask ── receipts
-                  │ no                       │ no                                │ lost, late, interrupted
+                  │ no                       │ no                                │ lost, late, refused for now
                   v                          v                                   v
                the loop                   the loop                     the loop sends the same bytes again
 
@@ -13,9 +13,9 @@ Invariants
     D1  Nothing is overtaken.  A publish goes directly only if all that was published before, to any topic, is
         answered; so what is on its way on the session's connection was published by others at the same time.
     D2  Nothing is lost, and nothing is there twice.  A number of the channel is used again only after a
-        response says that nothing was written.  What is not answered is sent again by the loop with the same
-        bytes and numbers, and the channel is given up with its numbers.  What is refused only for now is
-        published anew by the loop.
+        response says that nothing was written.  What is not answered, or refused only for now (a node that
+        forwards may have written it before), is sent again by the loop with the same bytes and numbers, and
+        the channel is given up with its numbers.
     D3  The channel leads to the server that the session is connected to, and is not used beside another
         connection than the one it was made beside.
     D4  Nobody waits for a thread that is interrupted.  The channel is taken without waiting, and a thread
@@ -46,6 +46,7 @@ from penstock.errors import (
     ProtocolViolation,
     QuotaExceeded,
     SequenceOutOfOrder,
+    SequenceReused,
     ShuttingDown,
 )
 from penstock.model.message import Receipt
@@ -55,8 +56,10 @@ from penstock.wire.native_bodies import Metadata
 # Tests set both.
 DIRECT_MIN = 32  # So many in a row are worth a second connection;
 PAUSE_MS = 60_000  # and so much after one was made, or could not be had, it is worth another try.
-FORGOTTEN: Final = (SequenceOutOfOrder, ProducerFenced)  # The server has lost our last numbers.
-FOR_NOW: Final = (MetadataStale, Overloaded, QuotaExceeded, ShuttingDown, *FORGOTTEN)  # The loop tries again.
+REPEATED: Final = (ConnectionLost, Overloaded, QuotaExceeded, ShuttingDown)  # By the loop, as it is.
+# The loop publishes it anew: the server has lost our last numbers, or the channel leads to one that does not
+# know the topic's settings yet.
+ANEW: Final = (SequenceOutOfOrder, ProducerFenced, MetadataStale)
 
 
 class PublishChannel(BlockingConnection):
@@ -144,22 +147,22 @@ class DirectPublisher:
             if request is not None:
                 self._repeat(sender, request, ConnectionLost("the program was interrupted"), began_ms)
             raise
-        if isinstance(failed, ConnectionLost):
+        if isinstance(failed, REPEATED):
             assert request is not None
             self._drop(channel)
             return self._repeat(sender, request, failed, began_ms).outcome()
         if isinstance(failed, MetadataStale):
             sender.doubt()
-        if isinstance(failed, FORGOTTEN) or (failed is not None and not is_refusal(failed)):
-            self._drop(channel)  # Its numbers cannot be used any more.
+        if failed is not None and (isinstance(failed, (*ANEW, SequenceReused)) or not is_refusal(failed)):
+            self._drop(channel)  # Its numbers cannot be used any more, or it is of no use.
         else:
             channel.turn.release()
             if self.channel is not channel:  # It was given up meanwhile.
                 channel.close()
-        return unit.receipts if failed is None else None if isinstance(failed, FOR_NOW) else failed
+        return unit.receipts if failed is None else None if isinstance(failed, ANEW) else failed
 
     def _repeat(
-        self, sender: Sender, request: UnitsRequest, failed: ConnectionLost, began_ms: int
+        self, sender: Sender, request: UnitsRequest, failed: Exception, began_ms: int
     ) -> Waiting[list[Receipt]]:
         """Let the loop send it again, up to the deadline that the publish has from its beginning."""
         waiting: Waiting[list[Receipt]] = Waiting()
