@@ -633,6 +633,27 @@ def test_close_waits_for_a_publish_that_is_out(server: VirtualServer) -> None:
     until(lambda: not server.listener.connections.open)
 
 
+@pytest.mark.parametrize("kind", ["lost", "refused"])
+async def test_close_does_not_wait_for_a_channel_that_was_given_up(slow: Slow, kind: str) -> None:
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        first = await slow.server.request()
+        closing = asyncio.ensure_future(asyncio.to_thread(slow.broker.close, timeout=2 * PATIENCE_S))
+        await asyncio.to_thread(until, lambda: slow.broker._direct.channel is None)
+        if kind == "lost":
+            first.cut()
+            (await slow.server.request()).published(50)
+            assert (await publishing).offset == 50
+        else:
+            first.refused(SequenceReused(producer_id=1, sequence=1, why="other records"))
+            with pytest.raises(SequenceReused):
+                await publishing
+
+        async with asyncio.timeout(PATIENCE_S):
+            await closing
+
+
 def test_close_with_a_deadline_tells_who_still_waits(server: VirtualServer) -> None:
     broker = penstock.connect(server.url)
     warm(broker)

@@ -69,8 +69,18 @@ class PublishChannel(BlockingConnection):
         super().__init__(connected, session)
         self.generation = 0  # Of the session's connection that it was made beside.
         self.turn = threading.Lock()  # Held by the thread that publishes.
+        self.dead = False  # It was given up.
         self._producer_id = decode_producer(self.ask(lambda number: frame(NEW_PRODUCER, number)))
         self._numbers: dict[str, Numbers] = {}  # By topic.
+
+    def take_turn(self) -> bool:
+        """Without waiting; False if another thread has it, or the channel was given up."""
+        if not self.turn.acquire(blocking=False):
+            return False
+        if self.dead:
+            self.turn.release()
+            return False
+        return True
 
     def numbers(self, topic: str) -> Numbers:
         numbers = self._numbers.get(topic)
@@ -133,8 +143,10 @@ class DirectPublisher:
         request: UnitsRequest | None = None  # Perhaps sent, and not answered.
         failed: ConnectionLost | PenstockError | None = None
         began_ms = self._clock.steady_ms()
+        held = False
         try:
-            if not channel.turn.acquire(blocking=False):
+            held = channel.take_turn()
+            if not held:
                 self._count = 0
                 return None
             request = sender.encoded([unit], metadata, channel.numbers(sender.topic))
@@ -144,21 +156,25 @@ class DirectPublisher:
         except (ConnectionLost, PenstockError) as error:
             failed = error
         except BaseException:  # Ctrl-C.
+            self._drop(channel)  # Before others get the turn.
             if request is not None:
                 self._repeat(sender, request, ConnectionLost("the program was interrupted"), began_ms)
+            if held:
+                channel.turn.release()
             raise
         if isinstance(failed, REPEATED):
             assert request is not None
             self._drop(channel)
-            return self._repeat(sender, request, failed, began_ms).outcome()
+            waiting = self._repeat(sender, request, failed, began_ms)
+            channel.turn.release()  # Only now: ``close`` waits for it, and then for the loop.
+            return waiting.outcome()
         if isinstance(failed, MetadataStale):
             sender.doubt()
         if failed is not None and (isinstance(failed, (*ANEW, SequenceReused)) or not is_refusal(failed)):
             self._drop(channel)  # Its numbers cannot be used any more, or it is of no use.
-        else:
-            channel.turn.release()
-            if self.channel is not channel:  # It was given up meanwhile.
-                channel.close()
+        channel.turn.release()
+        if self.channel is not channel:  # It was given up.
+            channel.close()
         return unit.receipts if failed is None else None if isinstance(failed, ANEW) else failed
 
     def _repeat(
@@ -214,6 +230,7 @@ class DirectPublisher:
     def _drop(self, channel: PublishChannel) -> None:
         """Give up a channel and its numbers."""
         self._count = 0
+        channel.dead = True
         channel.close()  # Before it is forgotten: who is interrupted here does it once more.
         if self.channel is channel:
             self.channel = None
