@@ -110,6 +110,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.welcome = WELCOME
+        self.unwelcome: PenstockError | None = None  # Said instead.
         self.settings = TopicSettings()
         self.version = 1
         self.connections = 0
@@ -161,7 +162,9 @@ class Scripted:
                 header = await reader.readexactly(native.HEADER_BYTES)
                 body = await reader.readexactly(int.from_bytes(header[1:], "big"))
                 request = Request(writer, header[0], body)
-                if request.opcode == native.HELLO:
+                if request.opcode == native.HELLO and self.unwelcome is not None:
+                    request.refuse(self.unwelcome)
+                elif request.opcode == native.HELLO:
                     request.ok(self.welcome)
                 elif request.opcode == native.CLOSE_CONSUMER:
                     request.done()

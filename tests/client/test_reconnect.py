@@ -20,11 +20,13 @@ from penstock.errors import (
     PenstockError,
     QueueFull,
     SequenceOutOfOrder,
+    SequenceReused,
     ServerUnreachable,
     ShuttingDown,
     StorageFailed,
     TopicExists,
     TopicNotFound,
+    Unauthenticated,
 )
 from penstock.wire import native
 from penstock.wire.records import decode_batch, read_header
@@ -243,6 +245,49 @@ async def test_numbers_whose_fate_is_unknown_are_never_used_again() -> None:
 
         assert numbers(request) == [(1, 1)]
         assert numbers(other) == [(2, 0)]
+
+
+@lone_or_not
+async def test_a_key_that_is_refused_later_does_not_say_that_nothing_was_written(lone: bool) -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        if lone:
+            await published_once(server, broker)
+        publish = begin(broker.publish("orders", b"x"))
+        first = await server.request()
+        server.unwelcome = Unauthenticated(why="the key was revoked")
+        first.cut()
+        with pytest.raises(OutcomeUnknown):
+            await publish
+
+        server.unwelcome = None
+        following = begin(broker.publish("orders", b"next"))
+        request = await server.request()
+        request.published()
+        await following
+
+        assert numbers(request) == [(2, 0)] != numbers(first)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_numbers_that_were_used_before_are_never_used_again(whole: bool) -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        await published_once(server, broker)
+        publish = begin(broker.publish("orders", b"x"))
+        request = await server.request()
+        reused = SequenceReused(producer_id=1, sequence=1, why="other records")
+        if whole:
+            request.refuse(reused)
+        else:
+            request.refused(reused)
+        with pytest.raises(SequenceReused):
+            await publish
+
+        following = begin(broker.publish("orders", b"next"))
+        other = await server.request()
+        other.published()
+        await following
+
+        assert (numbers(request), numbers(other)) == ([(1, 1)], [(2, 0)])
 
 
 async def test_a_server_that_lost_our_numbers_gets_new_ones() -> None:

@@ -207,7 +207,8 @@ class ClientSession:
             except PenstockError as error:
                 if sent and error.code in done:
                     return b""
-                raise
+                reconnecting = isinstance(error, Unauthenticated)  # It says nothing of what was sent before.
+                raise self.unknown(operation) if sent and changes and reconnecting else error from None
 
     def request(self, encode: Encode, then: OnAnswer) -> None:
         """Ask once, in this moment; ``then`` hears the answer, or why there is none."""

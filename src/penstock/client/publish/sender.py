@@ -46,6 +46,7 @@ from penstock.errors import (
     ProtocolViolation,
     QuotaExceeded,
     SequenceOutOfOrder,
+    SequenceReused,
     ServerUnreachable,
     ShuttingDown,
     TopicNotFound,
@@ -306,7 +307,7 @@ class Sender:
             except MetadataStale as error:
                 stale = error  # Seen to below: compiled code that awaits here leaves its error to others.
             except PenstockError as error:
-                if request.tries > 1 or not is_refusal(error):
+                if _is_spent(request, error):
                     self._renew(request.numbers)
                 raise
             if stale is None:
@@ -395,7 +396,7 @@ class Sender:
             error = decode_error(outcome.error)
             # If so, the server has lost our last numbers with what was not on disk.
             renumber = isinstance(error, SequenceOutOfOrder | ProducerFenced)
-            if renumber or request.tries > 1 or not is_refusal(error):
+            if renumber or _is_spent(request, error):
                 self._renew(request.numbers)
             self._take_refusal(batch, error, renumber, again)
         for unit in again:
@@ -465,3 +466,8 @@ class Sender:
     def _finish(self, units: list[Unit]) -> None:
         for unit in units:
             unit.finish()
+
+
+def _is_spent(request: UnitsRequest, error: PenstockError) -> bool:
+    """Whether a number of a request that failed was perhaps used."""
+    return request.tries > 1 or isinstance(error, SequenceReused) or not is_refusal(error)
