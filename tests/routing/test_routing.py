@@ -9,7 +9,7 @@ import pytest
 from tests.clustered import ClusterServer
 
 import penstock
-from penstock.errors import Forbidden, LeaseLost, NotOwner, OutcomeUnknown, ServerUnreachable
+from penstock.errors import Forbidden, LeaseLost, NotOwner, OutcomeUnknown, QueueFull, ServerUnreachable
 from penstock.model.access import Grant
 from penstock.model.message import Message
 from penstock.wire.murmur import partition_of
@@ -370,6 +370,33 @@ def test_a_batch_that_may_have_been_written_is_never_said_to_be_refused(
         publishing = threads.submit(broker.publish, "orders", b"x", partition=1)
         until(lambda: table.refreshed > 0)
         server.advance("20s")  # The owner does not come back.
+
+        with pytest.raises(OutcomeUnknown):
+            publishing.result(10)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_later_refusal_for_now_says_nothing_of_the_first_attempt(
+    server: SpreadServer, broker: Any, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    def refuse(*_: Any) -> Any:
+        full = QueueFull(what="the node", limit=1)
+        if whole:
+            raise full
+        return [full]
+        yield
+
+    owner = server.nodes[2]
+    break_connection_after(
+        server,
+        "append_batches",
+        monkeypatch,
+        lambda: monkeypatch.setattr(owner.local, "append_batches", refuse),
+    )
+    with ThreadPoolExecutor() as threads:
+        publishing = threads.submit(broker.publish, "orders", b"x", partition=1)
+        until(lambda: server.nodes[0].table.refreshed > 0)
+        server.advance("1s")
 
         with pytest.raises(OutcomeUnknown):
             publishing.result(10)

@@ -37,6 +37,7 @@ from penstock.errors import (
     PenstockError,
     ServerUnreachable,
     TopicNotFound,
+    UnavailableError,
 )
 from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
@@ -146,6 +147,8 @@ class Router(AdministrationSteps):
             except PenstockError as error:
                 if unknown is not None and error.code in retry.done:
                     return None  # type: ignore[return-value]  # Such operations have no result.
+                if unknown is not None and retry.changes and isinstance(error, UnavailableError):
+                    raise unknown from error  # It says nothing of the first attempt.
                 raise
             if self.now_ms >= until_ms:
                 raise unknown if unknown is not None and retry.changes else refusal
@@ -320,7 +323,7 @@ class Router(AdministrationSteps):
         with suppress(*GONE):  # They are among the answers.
             yield from self.routed(attempt, retry)
         return [
-            unknown.get(at, answer) if isinstance(answer, GONE) else answer
+            unknown.get(at, answer) if isinstance(answer, (*GONE, UnavailableError)) else answer
             for at, answer in sorted(answers.items())
         ]
 
