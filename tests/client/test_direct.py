@@ -191,6 +191,18 @@ def test_a_new_connection_is_the_end_of_the_old_ones_channel(server: VirtualServ
         assert broker._direct.channel is None is not before
 
 
+def test_a_channel_that_was_idle_for_long_is_not_used_any_more(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        channel = broker._direct.channel
+        assert channel is not None
+        channel.used_ms -= direct.IDLE_MS + 1
+
+        assert broker.publish("orders", b"x").offset == direct.DIRECT_MIN + 1
+        assert broker._direct.channel is None
+    until(lambda: not server.listener.connections.open)
+
+
 # Order.
 
 REFUSED: list[tuple[dict[str, Any] | None, type[PenstockError]]] = [

@@ -20,6 +20,8 @@ Invariants
         connection than the one it was made beside.
     D4  Nobody waits for a thread that is interrupted.  The channel is taken without waiting, and a thread
         that is within a publish already (a signal's handler, a finalizer) goes by the loop.
+    D5  A channel that was not used for ``IDLE_MS`` is not used any more: unlike the session's connection it
+        sends no pings, and a firewall or NAT may have forgotten it.
 
 Left out: publishes in many threads at once, which share requests on the loop, and those of several batches.
 """
@@ -30,6 +32,7 @@ from typing import Any, Final
 
 from penstock.client.blocking_connection import BlockingConnection
 from penstock.client.client import Client
+from penstock.client.connection import SILENCE_S
 from penstock.client.exchange import ConnectionLost
 from penstock.client.portal import Portal, Waiting
 from penstock.client.publish.publisher import Room, give_back_and
@@ -56,6 +59,7 @@ from penstock.wire.native_bodies import Metadata
 # Tests set both.
 DIRECT_MIN = 32  # So many in a row are worth a second connection;
 PAUSE_MS = 60_000  # and so much after one was made, or could not be had, it is worth another try.
+IDLE_MS: Final = int(SILENCE_S * 1000)
 REPEATED: Final = (ConnectionLost, Overloaded, QuotaExceeded, ShuttingDown)  # By the loop, as it is.
 # The loop publishes it anew: the server has lost our last numbers, or the channel leads to one that does not
 # know the topic's settings yet.
@@ -70,6 +74,7 @@ class PublishChannel(BlockingConnection):
         self.generation = 0  # Of the session's connection that it was made beside.
         self.turn = threading.Lock()  # Held by the thread that publishes.
         self.dead = False  # It was given up.
+        self.used_ms = 0  # When the last publish on it began.
         self._producer_id = decode_producer(self.ask(lambda number: frame(NEW_PRODUCER, number)))
         self._numbers: dict[str, Numbers] = {}  # By topic.
 
@@ -149,6 +154,7 @@ class DirectPublisher:
             if not held:
                 self._count = 0
                 return None
+            channel.used_ms = began_ms
             request = sender.encoded([unit], metadata, channel.numbers(sender.topic))
             outcome = channel.publish(request)
             answered, request = request, None
@@ -205,12 +211,12 @@ class DirectPublisher:
     def _usable_channel(self) -> PublishChannel | None:
         """The channel; after some publishes that could have used one, there is one."""
         channel = self.channel
+        now_ms = self._clock.steady_ms()
         if channel is not None:
-            if channel.generation == self._session.generation:
+            if channel.generation == self._session.generation and now_ms - channel.used_ms <= IDLE_MS:
                 return channel
             self._drop(channel)
         self._count += 1
-        now_ms = self._clock.steady_ms()
         if self._count < DIRECT_MIN or self._closed or now_ms < self._not_before_ms:
             return None
         self._not_before_ms = now_ms + PAUSE_MS
@@ -219,6 +225,7 @@ class DirectPublisher:
         if channel is None:
             return None
         channel.generation = generation
+        channel.used_ms = now_ms
         if self.channel is not None:  # Meanwhile, by another thread.
             channel.close()
             return self.channel
