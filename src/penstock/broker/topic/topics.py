@@ -245,14 +245,14 @@ class Topics:
             for consumer in group.consumers.values():
                 consumer.closed = True
         topic.wake()
-        logs = _logs(topic)
+        rest = iter(enumerate(_logs(topic)))
         try:
-            for number, log in enumerate(logs):
+            for number, log in rest:
                 log.abandon()
                 if number % SLICE == SLICE - 1:
                     yield GiveWay()
         finally:
-            for log in logs:  # The rest, if the caller gives up.
+            for _, log in rest:  # If the caller gives up.
                 log.abandon()
 
     def sweep(self) -> Steps[None]:
