@@ -111,6 +111,7 @@ class Scripted:
     def __init__(self) -> None:
         self.welcome = WELCOME
         self.unwelcome: PenstockError | None = None  # Said instead.
+        self.connections_max = 1 << 16  # Those beyond are accepted, and hear nothing.
         self.settings = TopicSettings()
         self.version = 1
         self.connections = 0
@@ -156,12 +157,15 @@ class Scripted:
             writer.transport.abort()
             return
         self.connections += 1
+        silent = self.connections > self.connections_max
         self._writers.add(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 header = await reader.readexactly(native.HEADER_BYTES)
                 body = await reader.readexactly(int.from_bytes(header[1:], "big"))
                 request = Request(writer, header[0], body)
+                if silent:
+                    continue
                 if request.opcode == native.HELLO and self.unwelcome is not None:
                     request.refuse(self.unwelcome)
                 elif request.opcode == native.HELLO:

@@ -393,6 +393,19 @@ async def test_the_programs_own_limit_of_time_is_kept(slow: Slow, monkeypatch: p
         await asyncio.to_thread(slow.broker.close)
 
 
+async def test_a_channel_is_not_waited_for_longer_than_the_program_waits(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_connection, "CONNECT_S", 2 * PATIENCE_S)
+    slow.server.connections_max = 1
+    async with slow.server:
+        async with asyncio.timeout(PATIENCE_S):
+            await slow.connect(request_timeout="1s")
+
+        assert slow.broker._direct.channel is None
+        await asyncio.to_thread(slow.broker.close)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
