@@ -308,7 +308,9 @@ class Router(AdministrationSteps):
                         found = split.read((yield from self.wait(asked[node])))
                     else:
                         found = yield from split.here(some[node])
-                except GONE as error:
+                except (OutcomeUnknown, UnavailableError) as error:
+                    if not unknown and not isinstance(error, GONE):
+                        raise  # Else the others are heard, too: they may have written their share.
                     found = [error] * len(share)
                 answers.update(zip(share, found, strict=True))
                 unknown.update(
