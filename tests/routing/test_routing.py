@@ -402,6 +402,26 @@ def test_a_later_refusal_for_now_says_nothing_of_the_first_attempt(
             publishing.result(10)
 
 
+def test_the_same_is_true_of_operations_that_are_not_publishes(
+    server: SpreadServer, broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise QueueFull(what="the node", limit=1)
+        yield
+
+    local = server.nodes[2].local
+    break_connection_after(
+        server, "create_group", monkeypatch, lambda: monkeypatch.setattr(local, "create_group", refuse)
+    )
+    with ThreadPoolExecutor() as threads:
+        creating = threads.submit(broker.create_group, "orders", "billing")
+        until(lambda: server.nodes[0].table.refreshed > 0)
+        server.advance("1s")
+
+        with pytest.raises(OutcomeUnknown):
+            creating.result(10)
+
+
 def test_of_a_split_batch_only_what_was_not_written_is_sent_again(
     server: SpreadServer, broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
