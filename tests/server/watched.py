@@ -1,4 +1,4 @@
-"""``penstock serve`` with a finer watchdog: it logs work of more than ``BUSY_MS`` without a break, and its stack.
+"""``penstock serve`` with a finer watchdog: it logs work beyond ``BUSY_MS`` without a break, with its stack.
 
     python tests/server/watched.py serve --data DIR ...
 
