@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from confluent_kafka import Producer
-from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
+from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes
+from tests.server.process import until
 
 import penstock
 from penstock.errors import OutcomeUnknown
@@ -157,7 +158,7 @@ class Load:
     def wait_for(self, more: int) -> None:
         """Until each writer has been answered so many more times: no partition is without an owner."""
         before = list(self.counts)
-        wait_until(lambda: min(now - then for now, then in zip(self.counts, before, strict=True)) >= more)
+        until(lambda: min(now - then for now, then in zip(self.counts, before, strict=True)) >= more)
 
     def check(self, broker: penstock.Broker) -> None:
         """The same with what a node says is there."""

@@ -1,13 +1,12 @@
 """Real nodes in real processes."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from tests.server.process import Server
+from tests.server.process import Server, until
 
 import penstock
 
@@ -62,11 +61,4 @@ class Nodes:
         """Until every node has read the metadata that creates it."""
         for number in range(1, len(self.servers) + 1):
             with self.connect(number) as broker:
-                wait_until(lambda broker=broker: broker.topic_exists(name))  # type: ignore[misc]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+                until(lambda broker=broker: broker.topic_exists(name))  # type: ignore[misc]

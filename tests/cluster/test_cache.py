@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.cluster.nodes import LISTENERS, PATIENCE_S, Nodes, settings, wait_until
-from tests.server.process import Server
+from tests.cluster.nodes import LISTENERS, PATIENCE_S, Nodes, settings
+from tests.server.process import Server, until
 
 import penstock
 
@@ -108,12 +108,12 @@ def damage(server: Server) -> None:
 def test_a_small_cache_holds_a_large_topic_through_damage_and_a_kill(nodes: Nodes) -> None:
     with nodes.connect(1) as broker, nodes.connect(2) as other_broker:
         broker.create_topic(TOPIC, partitions=PARTITIONS, segment_bytes=SEGMENT_BYTES)
-        wait_until(lambda: other_broker.topic_exists(TOPIC))
+        until(lambda: other_broker.topic_exists(TOPIC))
         for number in range(COUNT):
             broker.publish(TOPIC, value(number), partition=number % PARTITIONS)
     expected = [[value(number) for number in range(each, COUNT, PARTITIONS)] for each in range(PARTITIONS)]
 
-    wait_until(lambda: max(map(disk_bytes, nodes.servers)) < DISK_BYTES_MAX)
+    until(lambda: max(map(disk_bytes, nodes.servers)) < DISK_BYTES_MAX)
     with nodes.connect(2) as broker:
         assert [read_all(broker, each) for each in range(PARTITIONS)] == expected
         assert broker.read(TOPIC, partition=0, from_time=0, limit=1)[0].offset == 0
@@ -128,5 +128,5 @@ def test_a_small_cache_holds_a_large_topic_through_damage_and_a_kill(nodes: Node
     with penstock.connect(other.url) as broker:
         assert kafka_values(other, 1, COUNT // PARTITIONS) == expected[1]
         assert len(consumed(broker, COUNT)) == COUNT
-        wait_until(lambda: disk_bytes(other) < DISK_BYTES_MAX)
+        until(lambda: disk_bytes(other) < DISK_BYTES_MAX)
     owner.start()

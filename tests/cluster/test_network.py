@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.cluster.load import Load
 from tests.cluster.network import Network
-from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
+from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes
 from tests.cluster.proxy import StoreProxy
+from tests.server.process import until
 from tests.store import stores
 
 UNAVAILABLE_S_MAX = 40.0  # On a machine that does much else ...
@@ -50,7 +51,7 @@ def nodes(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def cut_off(nodes: Nodes, network: Network, how: str, limit_s: float) -> None:
     with nodes.connect(1) as broker:
-        wait_until(lambda: [each.state for each in broker.cluster_info().nodes] == ["up"] * 3)
+        until(lambda: [each.state for each in broker.cluster_info().nodes] == ["up"] * 3)
         broker.balance_partitions()
         lives = nodes.servers[VICTIM - 1].log().count("it joins again")
 
@@ -59,11 +60,11 @@ def cut_off(nodes: Nodes, network: Network, how: str, limit_s: float) -> None:
             load.longest_s = 0.0
             network.cut(VICTIM, **CUTS[how])
             try:
-                wait_until(lambda: VICTIM not in {each.node for each in broker.cluster_info().partitions})
+                until(lambda: VICTIM not in {each.node for each in broker.cluster_info().partitions})
                 load.wait_for(10)
             finally:
                 network.mend(VICTIM, **CUTS[how])
-            wait_until(lambda: nodes.servers[VICTIM - 1].log().count("it joins again") > lives)
+            until(lambda: nodes.servers[VICTIM - 1].log().count("it joins again") > lives)
             load.wait_for(10)
 
         assert load.failures == []

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.cluster.load import Load
-from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings, wait_until
-from tests.server.process import Server
+from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings
+from tests.server.process import Server, until
 
 from penstock.clock import SystemClock
 from penstock.cluster.core.agreement import MetadataLog
@@ -59,7 +59,7 @@ def test_a_node_that_stood_still_is_replaced_and_joins_again(nodes: Nodes) -> No
         nodes.servers[1].signal(signal.SIGSTOP)
         load.wait_for(40)
         nodes.servers[1].signal(signal.SIGCONT)
-        wait_until(lambda: "it joins again" in nodes.servers[1].log())
+        until(lambda: "it joins again" in nodes.servers[1].log())
         load.wait_for(40)
 
     assert load.failures == []

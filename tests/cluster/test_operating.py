@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.cluster.load import Load
-from tests.cluster.nodes import LISTENERS, PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings, wait_until
-from tests.server.process import Server
+from tests.cluster.nodes import LISTENERS, PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings
+from tests.server.process import Server, until
 
 import penstock
 from penstock.cli.main import main
@@ -83,7 +83,7 @@ def test_a_node_is_drained_and_used_again(nodes: Nodes, operate: Any) -> None:
             broker.create_topic("new", partitions=9)
             assert {each.node for each in broker.cluster_info().partitions} == {1, 3}
             states = ["up", "draining", "up"]
-            wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == states)
+            until(lambda: [node.state for node in broker.cluster_info().nodes] == states)
             load.wait_for(10)
             assert operate("drain", "2", "--undo")[0] == 0
             assert operate("balance", node=3)[0] == 0
@@ -98,7 +98,7 @@ def test_a_node_is_drained_and_used_again(nodes: Nodes, operate: Any) -> None:
 
 
 def test_the_tables_and_documents_of_a_cluster(nodes: Nodes, operate: Any) -> None:
-    wait_until(lambda: "3 of 3 up" in operate("status")[1])
+    until(lambda: "3 of 3 up" in operate("status")[1])
     code, table, _ = operate("status", node=2)
     assert code == 0
     assert "3 of 3 up" in table
@@ -119,12 +119,12 @@ def test_a_node_reports_its_commits_and_takeovers(nodes: Nodes) -> None:
             reports = [node.report for node in broker.cluster_info().nodes]
             return all(each is not None and each.commit_seconds_p99 > 0 < each.commits for each in reports)
 
-        wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
+        until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
         broker.balance_partitions()  # One that was restarted a moment ago owns nothing yet.
         with Load(nodes, [1, 2], writers=PARTITIONS):
-            wait_until(all_have_committed)
+            until(all_have_committed)
         broker.drain_node(2)
-        wait_until(lambda: any(each.previous == 2 and each.clean for each in broker.cluster_info().takeovers))
+        until(lambda: any(each.previous == 2 and each.clean for each in broker.cluster_info().takeovers))
         broker.drain_node(2, undo=True)
 
 
@@ -204,7 +204,7 @@ def test_a_rolling_restart_is_not_noticed_by_any_program(nodes: Nodes) -> None:
 def test_a_node_that_has_stopped_is_removed(nodes: Nodes, operate: Any) -> None:
     nodes.servers[2].stop()
     with nodes.connect(1) as broker:
-        wait_until(lambda: [node.state for node in broker.cluster_info().nodes][2] == "stopped")
+        until(lambda: [node.state for node in broker.cluster_info().nodes][2] == "stopped")
         assert 3 not in owners(broker).values()
         with pytest.raises(NodeUnfit, match="it is stopped"):
             broker.move_partition(TOPIC, 0, 3)

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.cluster.load import Load
-from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes, wait_until
+from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes
 from tests.cluster.proxy import StoreProxy
-from tests.server.process import Server
+from tests.server.process import Server, until
 from tests.store import stores
 from tests.store.seaweedfs import seaweedfs
 
@@ -72,7 +72,7 @@ class Faults:
     def _victim(self) -> Server:
         """Any node but that of the native clients; it owns a third of the partitions."""
         with self._nodes.connect(1) as broker:
-            wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
+            until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
             broker.balance_partitions()
         return self._nodes.servers[self._random.randrange(1, 3)]
 
@@ -127,7 +127,7 @@ def prove(folder: Path, kind: str, rounds: int, limits: dict[str, float], away_s
                     pauses[fault] = max(pauses.get(fault, 0.0), load.longest_s)
         assert load.failures == []
         with nodes.connect(1) as broker:
-            wait_until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
+            until(lambda: [node.state for node in broker.cluster_info().nodes] == ["up"] * 3)
             load.check(broker)
     assert {fault: pause for fault, pause in pauses.items() if pause > limits[fault]} == {}
     return pauses
@@ -145,13 +145,13 @@ def test_a_node_that_joins_again_waits_for_a_store_that_is_away(tmp_path: Path) 
         assert proxy is not None
         with nodes.connect(1) as broker:
             nodes.servers[1].signal(signal.SIGSTOP)
-            wait_until(lambda: broker.cluster_info().nodes[1].state == "stopped")
+            until(lambda: broker.cluster_info().nodes[1].state == "stopped")
             nodes.servers[1].signal(signal.SIGCONT)
-            wait_until(lambda: "it joins again" in nodes.servers[1].log())
+            until(lambda: "it joins again" in nodes.servers[1].log())
             proxy.set_away(True)  # Before it has imported anything.
-            wait_until(lambda: "waiting for the store" in nodes.servers[1].log())
+            until(lambda: "waiting for the store" in nodes.servers[1].log())
             proxy.set_away(False)
-            wait_until(lambda: broker.cluster_info().nodes[1].state == "up")
+            until(lambda: broker.cluster_info().nodes[1].state == "up")
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.clustered import ClusterServer
+from tests.server.process import until
 
 import penstock
 from penstock.errors import Forbidden, LeaseLost, NotOwner, OutcomeUnknown, QueueFull, ServerUnreachable
@@ -241,15 +242,6 @@ def test_a_request_waits_for_a_node_that_does_not_know_a_new_topic_yet(
 
 async def changed(table: Any, place: Any) -> None:
     table.change(place)
-
-
-def until(true: Any) -> None:
-    looked = threading.Event()
-    for _ in range(5000):
-        if true():
-            return
-        looked.wait(0.001)
-    raise AssertionError("it did not happen")
 
 
 def test_a_request_waits_for_an_owner_that_cannot_be_reached(server: SpreadServer, broker: Any) -> None:

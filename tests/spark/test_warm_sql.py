@@ -4,12 +4,13 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.server.process import until
 from tests.spark.guarded import Guarded
 
 import penstock
@@ -47,13 +48,6 @@ def _orders(served: object, request: pytest.FixtureRequest) -> None:
         broker.create_topic("warm", partitions=1)
         for number in range(5):
             broker.publish("warm", b"%d" % number, key="anna" if number % 2 else "bob")
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_answers_are_those_of_a_session_of_ones_own(engine: RemoteEngine) -> None:
@@ -119,11 +113,11 @@ def test_a_caller_that_leaves_cancels_its_query(engine: RemoteEngine, spark: "Sp
     tracker = spark.sparkContext.statusTracker()
     engine.connect()
     sql_protocol.send(engine._out, sql_protocol.RunQuery(FOREVER))
-    eventually(lambda: len(tracker.getActiveJobsIds()) > 0)
+    until(lambda: len(tracker.getActiveJobsIds()) > 0)
 
     engine.close()
 
-    eventually(lambda: not tracker.getActiveJobsIds())
+    until(lambda: not tracker.getActiveJobsIds())
 
 
 def test_a_query_that_takes_too_long_is_cancelled(
@@ -134,7 +128,7 @@ def test_a_query_that_takes_too_long_is_cancelled(
     with pytest.raises(QueryFailed, match="it took longer than 2 s"):
         engine.ask(FOREVER, None)
 
-    eventually(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
+    until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
 def test_a_result_with_too_many_rows_is_refused(

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 from tests.frontends.sqs.clients import bodies, post
+from tests.server.process import until
 
 from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -196,12 +197,6 @@ def waiting(server: SqsServer, name: str) -> bool:
         return (await server.broker.describe_group(name, "sqs")).consumers
 
     return bool(server.run(consumers()))
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("handle", ["", "x", "A" * 44, "A" * 4096, "ä" * 44, "=" * 44])
