@@ -22,8 +22,8 @@ Invariants:
         ``ids_max`` made it go early (counted in ``forgotten_early``)
     D2  a sequence number is accepted once per epoch
 
-The caller, which has the bytes of both, verifies a duplicate (``wire/repeats.py``): some clients reuse the
-numbers of an aborted batch.
+The caller, which has the bytes of both, verifies a duplicate (``broker/publish/repeats.py``): some clients
+reuse the numbers of an aborted batch.
 
 Cost: DedupWindow is O(1) a call, also in the worst case: forgetting is spread
 over the calls.  An id costs its text (49 bytes + 1 for each ASCII character)
@@ -51,7 +51,7 @@ PRODUCER_EXPIRY_MS: Final = 24 * 3600 * 1000  # Kafka's default: an idle produce
 
 
 class DedupWindow:
-    """The ids of the last ``window_ms`` (0: of none), at most ``ids_max``, and where each one went."""
+    """The ids of the last ``window_ms`` (0: none), at most ``ids_max``, and where each was stored."""
 
     def __init__(self, window_ms: int, ids_max: int) -> None:
         assert window_ms >= 0
@@ -170,7 +170,8 @@ class ProducerTable:
         producer = self._producers.get(producer_id)
         if producer is None:
             return NEW, -1
-        self._check_epoch(producer_id, epoch, producer)
+        if epoch < producer.epoch:
+            raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=producer.epoch)
         if epoch > producer.epoch:
             expected = 0
         else:
@@ -180,12 +181,19 @@ class ProducerTable:
                 if batch_last == last and (last - batch_base) % SEQUENCES < count:
                     return DUPLICATE, base_offset
             if _is_old(producer.last_sequence, last):
-                why = "it is none of the last batches"
+                why = "it is not one of the last batches"
                 raise SequenceReused(producer_id=producer_id, sequence=base_sequence, why=why)
             expected = (producer.last_sequence + 1) % SEQUENCES
         if base_sequence != expected:
             raise SequenceOutOfOrder(producer_id=producer_id, sequence=base_sequence, expected=expected)
         return NEW, -1
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """The sequence number of the next record of a producer that the broker numbers itself."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            return 0
+        return (producer.last_sequence + 1) % SEQUENCES
 
     def check_internal(self, producer_id: int, base_sequence: int, count: int) -> int:
         """NEW or DUPLICATE for a producer that leaves gaps: whatever comes after the last one is new.
@@ -256,7 +264,7 @@ class ProducerTable:
         ]
 
     def restore(self, snapshot: Iterable[Sequence[Any]]) -> None:
-        """Become the table that a snapshot was taken of; lists may stand for tuples, as in msgpack."""
+        """Restore the table from a snapshot; lists may stand for tuples, as in msgpack."""
         self._producers.clear()
         for producer_id, epoch, last_sequence, timestamp_ms, batches in snapshot:
             producer = KnownProducer(epoch)
@@ -270,10 +278,6 @@ class ProducerTable:
         self._producers[producer_id] = producer
         if len(self._producers) == 1 or producer.timestamp_ms < self._oldest_ms:
             self._oldest_ms = producer.timestamp_ms
-
-    def _check_epoch(self, producer_id: int, epoch: int, producer: KnownProducer) -> None:
-        if epoch < producer.epoch:
-            raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=producer.epoch)
 
 
 def _last_of(base_sequence: int, count: int) -> int:

@@ -13,6 +13,11 @@ it does not answer.  An offset below ``high`` is always in exactly one state:
                                WAITING        EXHAUSTED ----------'
                           (retry queue, parked)   ^  give_back, attempt > attempts_max
 
+      LEASED -- hold --> HELD -- settle_free --> DONE, or -- let_go --> WAITING
+
+HELD offsets wait for the decision of a transaction, and are not delivered before.  In a cluster that may take
+as long as a node is away, so it is also journaled and in snapshots (``durably``): it is *prepared*.
+
 It works on ranges.  A lease is one contiguous range of one lane with one attempt
 number and one deadline, so that 100 messages cost one object, and the usual
 acknowledgement of all of them costs one dictionary look-up.  Only a partial
@@ -32,14 +37,15 @@ calls give the same ``snapshot``.
 Invariants:
 
     E1  every offset in [floor, high) is in exactly one of the states above
-    E2  ``in_flight`` counts the offsets LEASED, ``waiting_retry`` those WAITING
+    E2  ``in_flight`` counts the offsets LEASED, ``waiting_retry`` those WAITING and HELD
     E3  a lease number is never used twice, so a late answer or a stale timer
         can never touch a newer lease
     E4  an offset of lane L is FRESH exactly if it is not DONE and not below the
         cursor of L
 
 Cost: a lease and a full acknowledgement are O(1) in ranges (a heap push each); a partial
-one is O(size of the lease / 64); a retry is O(log retries).  ``seek``,
+one is O(size of the lease / 64); a retry is O(log retries); whatever is done to a
+range that is HELD as a whole is O(1).  ``seek``,
 ``skip_to`` and a ``settle_free`` below the cursors are linear in the leases
 and retries.  Memory is about 3 bytes per message in leases of 100.
 
@@ -105,7 +111,7 @@ class DeliveryEngine:
 
     ``high`` is the end of what consumers may see; it only grows, and ``lanes``
     must know every range below it.  ``now_ms`` never goes back.  The caller
-    makes answers durable before it tells anyone.
+    makes settlements durable before it answers.
     """
 
     def __init__(
@@ -124,6 +130,8 @@ class DeliveryEngine:
         self._scans = [floor] * LANE_COUNT  # From the cursor to here nothing is fresh (a cache).
         self._run_ends = [floor] * LANE_COUNT  # From there to here all is of that lane (a cache).
         self._retries = RetryQueue()
+        # Acked by a decision to come: ranges, and of each the attempt, the lease, and whether it is prepared.
+        self._held: dict[tuple[int, int], tuple[int, int, bool]] = {}
         self._timers: list[tuple[int, int]] = []  # Heap of (deadline, lease number); may hold stale entries.
         self._latest_ms = 0  # No timer is later.
         self._strides = _strides(weights)  # Empty: strict lanes.
@@ -156,7 +164,7 @@ class DeliveryEngine:
     # Answers.
 
     def settle(self, number: int, start: int, end: int) -> int:
-        """[start, end) of a lease is acked, dead-lettered, expired or skipped: done for ever."""
+        """[start, end) of a lease is acked, dead-lettered, expired or skipped: done forever."""
         answer = self._answer(number, start, end)
         if answer == HELD:
             self.done.add(start, end)
@@ -172,8 +180,37 @@ class DeliveryEngine:
                 self._retries.put(start, end, attempt, due_ms)
         return answer
 
+    def hold(self, number: int, start: int, end: int, durably: bool = False) -> int:
+        """Do not deliver [start, end) of a lease until it is settled or let go, however long that takes."""
+        lease = self.leases.get(number)
+        answer = self._answer(number, start, end)
+        if answer == HELD and lease is not None:
+            self._held[start, end] = (lease.attempt, number, durably)
+        return answer
+
+    def let_go(self, number: int, start: int, end: int, due_ms: int) -> None:
+        """[start, end), which was held of this lease, is delivered again after all."""
+        attempt = self.held_attempt(number, start, end)
+        if attempt:
+            del self._held[start, end]
+            for at, stop in self.done.gaps(start, end):
+                self._retries.put(at, stop, attempt, due_ms)
+
+    def held_attempt(self, number: int, start: int, end: int) -> int:
+        """The attempt of [start, end) if it is held by this lease; 0 if it is not."""
+        attempt, lease, _ = self._held.get((start, end), (0, 0, False))
+        return attempt if lease == number else 0
+
+    def prepared_ranges(self) -> list[tuple[int, int, int, int]]:
+        """What is prepared, and not settled otherwise: start, end, attempt and lease."""
+        return sorted(
+            (start, end, attempt, lease)
+            for (start, end), (attempt, lease, prepared) in self._held.items()
+            if prepared and self.done.first_missing(start) < end
+        )
+
     def held(self, number: int, start: int, end: int) -> int:
-        """What settle or give_back would answer, without doing it."""
+        """What settle or give_back would return, without doing it."""
         lease = self.leases.get(number)
         if lease is None or start < lease.start or end > lease.end or start >= end:
             return LOST
@@ -233,6 +270,9 @@ class DeliveryEngine:
 
     def settle_free(self, start: int, end: int) -> None:
         """Settle the offsets of [start, end) that are not leased, wherever they wait."""
+        if self._held.pop((start, end), None) is not None:
+            self.done.add(start, end)
+            return
         if self._cut_head(self._burying, start, end) or self._cut_head(self.exhausted, start, end):
             self.done.add(start, end)
             return
@@ -256,6 +296,7 @@ class DeliveryEngine:
         self.in_flight = 0
         self._burying.clear()
         self._retries.clear()
+        self._held.clear()
         self._timers.clear()
         for slot in range(LANE_COUNT):
             self._cursors[slot] = offset
@@ -286,8 +327,12 @@ class DeliveryEngine:
 
     @property
     def waiting_retry(self) -> int:
-        """How many offsets wait to be delivered again."""
-        return self._retries.count
+        """How many offsets wait to be delivered again, or for a decision."""
+        count = self._retries.count
+        for start, end in self._held:
+            for at, stop in self.done.gaps(start, end):
+                count += stop - at
+        return count
 
     def end(self) -> int:
         """One past the highest offset that this engine has handed out or settled."""
@@ -320,7 +365,7 @@ class DeliveryEngine:
         return False
 
     def has_ready(self, high: int, now_ms: int) -> bool:
-        """Whether ``lease`` would lend anything."""
+        """Whether ``lease`` would return anything."""
         return self._retries.is_due(now_ms) or self.ready(high)
 
     def lag(self, high: int) -> int:
@@ -357,7 +402,16 @@ class DeliveryEngine:
         return self._grant(Lease(number, start, end, attempt, deadline_ms, consumer))
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Everything but the lane index, as plain values: ints, bytes, and lists of tuples of them."""
+        """Everything but the lane index, as plain values: ints, bytes, and lists of tuples of them.
+
+        What is held, and not prepared, waits there: a replay settles it, or it is delivered again.
+        """
+        held = [
+            (0, start, end, attempt)
+            for (start, end), (attempt, _, prepared) in sorted(self._held.items())
+            if not prepared
+        ]
+        prepared_ranges = self.prepared_ranges()
         leases = [
             (
                 lease.number,
@@ -377,17 +431,18 @@ class DeliveryEngine:
             # Below the floor a cursor says nothing; a replay after retention, which finds the lanes of
             # deleted offsets forgotten, may leave it elsewhere down there.
             [max(cursor, self.done.floor) for cursor in self._cursors],
-            self._retries.entries(),
+            self._retries.entries() + held,
             list(self._burying) + list(self.exhausted),
             sorted(leases),
             self.next_number,
             list(self._credits),
+            *([prepared_ranges] if prepared_ranges else []),
         )
 
     @staticmethod
     def restore(snapshot: Sequence[Any], lanes: LaneIndex) -> "DeliveryEngine":
         """The engine that a snapshot was taken of; lists may stand for tuples, as msgpack leaves them."""
-        attempts_max, weights, done, cursors, retries, exhausted, leases, next_number, credits_ = snapshot
+        attempts_max, weights, done, cursors, retries, exhausted, leases, next_number, credits_ = snapshot[:9]
         engine = DeliveryEngine(0, lanes, attempts_max, None if weights is None else dict(weights))
         engine.done = OffsetSet.from_bytes(done)
         engine._cursors = list(cursors)
@@ -397,6 +452,8 @@ class DeliveryEngine:
         engine.next_number = next_number
         for due_ms, start, end, attempt in retries:
             engine._retries.put(start, end, attempt, due_ms)
+        for start, end, attempt, lease_number in snapshot[9] if len(snapshot) > 9 else ():
+            engine._held[start, end] = (attempt, lease_number, True)
         for start, end, attempt in exhausted:
             engine.exhausted.append((start, end, attempt))
         for number, start, end, attempt, deadline_ms, consumer, settled in leases:
@@ -491,8 +548,12 @@ class DeliveryEngine:
         return self._lane_of(offset) == self._lane_of(offset - 1)
 
     def _forget_waiting(self, start: int, end: int) -> None:
-        """Take [start, end) out of the retries and the exhausted, as far as it is there."""
+        """Take [start, end) out of the retries, the exhausted and what is held, as far as it is there."""
         self._retries.forget(start, end)
+        if self._held:  # Of a range that is held only in part, ``let_go`` leaves out what is done.
+            self._held = {
+                place: held for place, held in self._held.items() if place[0] < start or place[1] > end
+            }
         self._burying = cut(self._burying, start, end)
         self.exhausted = cut(self.exhausted, start, end)
 

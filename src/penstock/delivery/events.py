@@ -23,6 +23,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.delivery.retries import PARKED_MS
+
 # How a message was settled.
 ACKED: Final = 0
 DEAD: Final = 1
@@ -39,13 +41,15 @@ REJECTED: Final = 4
 OUTLIVED: Final = 5
 DEFERRED: Final = 6
 DISCONNECTED: Final = 7
+PREPARED: Final = 8
 WHY: Final = (
     "nacked", "visibility timeout", "consumer closed", "broker restarted", "rejected", "expired",
-    "waits for its key", "connection lost",
+    "waits for its key", "connection lost", "waits for its transaction",
 )  # fmt: skip
 # The same as what happened to the message, in one word.
 GIVEN_BACK: Final = (
     "nacked", "timed out", "released", "released", "rejected", "expired", "set aside", "connection lost",
+    "set aside",
 )  # fmt: skip
 
 
@@ -64,7 +68,7 @@ class GroupSet(Event, frozen=True, tag=1):
 
 
 class GroupDeleted(Event, frozen=True, tag=2):
-    """The group is gone, and everything it knew."""
+    """The group and all its state were deleted."""
 
 
 class Leased(Event, frozen=True, tag=3):
@@ -168,6 +172,11 @@ class Forgotten(Event, frozen=True, tag=13):
     """A stream group has no committed offset any more and starts again at ``offset``."""
 
     offset: int
+
+
+def prepared(group: int, lease: int, start: int, end: int, attempt: int) -> GivenBack:
+    """A range is acked by a transaction, and not delivered before that is decided."""
+    return GivenBack(group, lease, start, end, attempt, PARKED_MS, PREPARED, failed_attempt=attempt)
 
 
 AnyEvent = (

@@ -102,7 +102,7 @@ class KeyGate:
         return self._keys.get(offset)
 
     def line(self, offset: int) -> list[int]:
-        """Those that wait behind ``offset``, in order; none if it does not hold its key."""
+        """The offsets that wait behind ``offset``, in order; none if it does not hold its key."""
         if not self.holds(offset):
             return []
         return [follower for follower in self._lines.get(self._keys[offset], ()) if follower in self._keys]

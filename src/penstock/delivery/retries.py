@@ -37,7 +37,7 @@ class RetryQueue:
         self._parked: dict[int, int] = {}
 
     def put(self, start: int, end: int, attempt: int, due_ms: int) -> None:
-        """[start, end) waits until ``due_ms``; from PARKED_MS on, for ever."""
+        """[start, end) waits until ``due_ms``; from PARKED_MS on, forever."""
         self.count += end - start
         if due_ms < PARKED_MS:
             heappush(self._heap, (due_ms, start, end, attempt))

@@ -1,4 +1,4 @@
-"""Who works on which partition: a plain function from what is to what should be.
+"""Assigns partitions to members: a pure function from the current to the wanted assignment.
 
 ``sticky`` is the only assignor.  It answers two questions in this order:
 
@@ -24,7 +24,7 @@ from itertools import islice
 def sticky(
     current: Mapping[str, AbstractSet[int]], members: Collection[str], partitions: int
 ) -> dict[str, set[int]]:
-    """Share out partitions 0 to ``partitions - 1`` evenly, moving as few of ``current`` as can be.
+    """Assign partitions 0 to ``partitions - 1`` evenly, moving as few of ``current`` as possible.
 
     ``current`` says who works on what now; its sets do not overlap.  Partitions
     in nobody's set are free and cost no move.  The same input gives the same
@@ -44,7 +44,7 @@ def sticky(
 def _shares(
     current: Mapping[str, AbstractSet[int]], members: Collection[str], partitions: int
 ) -> dict[str, int]:
-    """How many partitions each member is to have.
+    """How many partitions each member should have.
 
     The shares that are one larger go to the members that have the most now:
     there, and only there, the extra one can save a move.

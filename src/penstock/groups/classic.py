@@ -62,7 +62,7 @@ COMPLETING: Final = "CompletingRebalance"
 STABLE: Final = "Stable"
 
 MEMBERS_MAX: Final = 10_000  # Of one group, unless a setting says otherwise.
-MEMBER_BYTES_MAX: Final = 1024 * 1024  # What a member brings along: the names of thousands of topics.
+MEMBER_BYTES_MAX: Final = 1024 * 1024  # Metadata of a member: the names of thousands of topics.
 SESSION_MS_MIN: Final = 1000  # Shorter, and a pause of the garbage collector looks like the end.
 SESSION_MS_MAX: Final = 30 * 60 * 1000  # A member that is gone is in the way for this long at most.
 NEW_MEMBER_MS: Final = 5 * 60 * 1000  # A new member cannot say that it is alive; so long it is believed.
@@ -79,7 +79,7 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members = Roster()
         self.members_max = MEMBERS_MAX
-        self._promised: dict[str, int] = {}  # Ids that nobody has joined with yet, and until when they hold.
+        self._promised: dict[str, int] = {}  # Until when ids are valid that no member uses yet.
         self._joining: dict[str, PendingResult[JoinResult]] = {}
         self._syncing: dict[str, PendingResult[SyncResult]] = {}
         self._unsynced: set[str] = set()  # Members that have not asked for their assignment yet.
@@ -90,13 +90,12 @@ class ClassicGroup:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing in it that would be missed."""
+        """Whether the group has no state that must be kept."""
         return not self.members and not self._promised
 
     # What members say.
 
     def join(self, request: JoinRequest, now_ms: int) -> PendingResult[JoinResult]:
-        """Be in the next generation."""
         self._now_ms = max(self._now_ms, now_ms)
         pending: PendingResult[JoinResult] = PendingResult()
         error = self._check_joining(request)
@@ -132,7 +131,7 @@ class ClassicGroup:
         return pending
 
     def heartbeat(self, member: str, instance: str | None, generation: int, now_ms: int) -> Code:
-        """Say that the member is alive; hear whether it must join again."""
+        """Renew a session; returns whether the member must join again."""
         self._now_ms = max(self._now_ms, now_ms)
         error = self.members.check(member, instance)
         if not error and generation != self.generation:
@@ -143,7 +142,7 @@ class ClassicGroup:
         return Code.REBALANCE_IN_PROGRESS if self.state == PREPARING else Code.NONE
 
     def leave(self, member: str, instance: str | None, now_ms: int) -> Code:
-        """Go; a static member may be named by its instance alone, by an operator."""
+        """Remove a member; an operator may name a static one by its instance alone."""
         self._now_ms = max(self._now_ms, now_ms)
         if member == "" and instance is not None:
             member = self.members.static(instance) or ""
@@ -157,7 +156,7 @@ class ClassicGroup:
         return error
 
     def check_commit(self, by: Committer, now_ms: int) -> Code:
-        """Whether offsets may be committed: by a member of this generation; by anybody if there is none."""
+        """Check a commit: only members of this generation may commit; without members, any client."""
         self._now_ms = max(self._now_ms, now_ms)
         if by.generation < 0 and self.state == EMPTY:
             return Code.NONE
@@ -192,6 +191,11 @@ class ClassicGroup:
         if 0 <= self._rebalance_ends_ms <= self._now_ms:
             self._end_rebalance()
 
+    def dismiss(self, why: Code) -> None:
+        """Another node coordinates the group now: end every wait of a member."""
+        for member in self.members:
+            self._dismiss(member.identity, why)
+
     def next_deadline_ms(self) -> int:
         """When ``tick`` may have something to do, or -1."""
         times = [self._deadline_ms(member) for member in self.members]
@@ -200,7 +204,7 @@ class ClassicGroup:
         return min((time for time in times if time >= 0), default=-1)
 
     def subscriptions(self) -> list[tuple[str, bytes]]:
-        """What each member brought along for the protocol it likes best, with the name of its client."""
+        """The metadata of each member for the protocol that it prefers, with the name of its client."""
         return [(m.request.client_id or m.identity, m.request.protocols[0][1]) for m in self.members]
 
     def describe(self) -> list[KafkaMemberState]:
@@ -287,7 +291,7 @@ class ClassicGroup:
     def _take_place(
         self, member: ClassicMember, request: JoinRequest, pending: PendingResult[JoinResult]
     ) -> None:
-        """A static member has come anew: the process before it is fenced, and its assignment stays."""
+        """A static member has restarted: its former process is fenced, and its assignment stays."""
         before, led = member.identity, self.leader
         self._dismiss(before, Code.FENCED_INSTANCE_ID)
         self.members.remove(before)
@@ -306,10 +310,10 @@ class ClassicGroup:
             self._rejoin(member, pending)
 
     def _joined(self, member: ClassicMember, led: str | None = None) -> JoinResult:
-        """The present generation, as the member hears of it.
+        """The present generation, as the response to a join.
 
-        ``led``: who the leader was before a static leader came anew that cannot be told to
-        skip the assignment.  It takes itself for a follower then, and assigns nothing.
+        ``led``: the leader's former id, if a static leader has restarted whose protocol version
+        cannot say that it skips the assignment.  It then acts as a follower, and assigns nothing.
         """
         leads = member.identity == self.leader and led is None
         return JoinResult(
@@ -348,7 +352,7 @@ class ClassicGroup:
         return max([0, *(member.request.rebalance_timeout_ms for member in self.members)])
 
     def _go_on(self, *, changed: bool = True) -> None:
-        """Somebody is gone: the others meet anew, or need not wait any longer."""
+        """A member was removed: rebalance the others, or end their wait for it."""
         if self.state == PREPARING or (changed and self.state != EMPTY):
             self._prepare()
 
@@ -361,7 +365,7 @@ class ClassicGroup:
         self._prepare()
 
     def _begin_generation(self) -> None:
-        """All who are there are in; static members stay in until their session ends, there or not."""
+        """Begin a generation of all members that have joined, and of static ones until their session ends."""
         self._gather_until_ms = -1
         absent = [m for m in self.members if m.identity not in self._joining and m.instance is None]
         for member in absent:
@@ -407,7 +411,7 @@ class ClassicGroup:
             member.deadline_ms = self._now_ms + member.request.session_timeout_ms
 
     def _deadline_ms(self, member: ClassicMember) -> int:
-        """When its session ends; -1 while it waits for a rebalance, during which no session ends."""
+        """When the session of a member ends; -1 while it waits for a rebalance, during which none ends."""
         waits = member.identity in self._syncing or (member.identity in self._joining and not member.is_new)
         return -1 if waits else member.deadline_ms
 
@@ -419,7 +423,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members.ids()), None)
 
     def _dismiss(self, identity: str, why: Code) -> None:
-        """Answer what the member waits for."""
+        """End the wait of a member with a result."""
         joining, syncing = self._joining.pop(identity, None), self._syncing.pop(identity, None)
         if joining is not None:
             joining.give(JoinResult(why, identity))

@@ -31,7 +31,7 @@ BOUNDS: Final = {
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was said about a group."""
+    """Settings that operators have made for a group."""
 
     consumer_session_ms: int | None = None  # A member that is silent for so long is gone.
     consumer_heartbeat_ms: int | None = None  # How often it is to be heard.
@@ -59,7 +59,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class GroupRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The same with nothing left out: what counts for a group."""
+    """The settings in effect for a group: all of them have a value."""
 
     consumer_session_ms: int = SESSION_MS
     consumer_heartbeat_ms: int = HEARTBEAT_MS
@@ -73,7 +73,7 @@ class GroupRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_usual(said: GroupConfig, usual: GroupSettings) -> GroupRules:
-    """What counts, if new groups are as usual."""
+    """The settings in effect, given the defaults of new groups."""
     named = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}
     counts = {"share_lock_ms": usual.visibility_timeout_ms, "share_isolation": usual.isolation, **named}
     return GroupRules(**counts)

@@ -100,7 +100,7 @@ class ConsumerGroup:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether there are no members."""
         return not self._members
 
     @property
@@ -138,7 +138,7 @@ class ConsumerGroup:
         return self._go_on(member, request)
 
     def leave(self, member: str, instance: str | None, now_ms: int) -> Code:
-        """An operator puts a member out, by its id or by its name."""
+        """An operator removes a member, by its id or by its instance."""
         self._now_ms = max(self._now_ms, now_ms)
         found = self._members.get(member) or self._static(instance)
         if found is None:
@@ -167,6 +167,9 @@ class ConsumerGroup:
             self._remove(member)
         if late:
             self._retarget()
+
+    def dismiss(self, why: Code) -> None:
+        """Another node coordinates the group now; members of this kind of group never wait."""
 
     def next_deadline_ms(self) -> int:
         """When ``tick`` may have something to do, or -1."""
@@ -238,13 +241,13 @@ class ConsumerGroup:
             return None
         return next((member for member in self._members.values() if member.instance == instance), None)
 
-    # Who is in.
+    # Members.
 
     def _take_in(self, request: MemberHeartbeat) -> bool:
-        """A member joins, anew or again; True: the group has changed."""
+        """Add a member, or one that joins again; True: the group has changed."""
         before = self._members.get(request.member)
         if before is not None:
-            self._release(before, before.assigned | before.revoking)  # It has begun anew, and has nothing.
+            self._release(before, before.assigned | before.revoking)  # It has restarted, and has nothing.
             before.assigned, before.revoking, before.epoch = set(), set(), JOIN
             return False
         member = ConsumerMember(request)
@@ -257,7 +260,7 @@ class ConsumerGroup:
         return True
 
     def _take_place(self, static: ConsumerMember, member: ConsumerMember) -> None:
-        """A process has come under the name of one that left for a while."""
+        """A static member replaces its former process, which has left temporarily."""
         self._release(static, static.assigned | static.revoking)
         del self._members[static.identity]
         self._members[member.identity] = member
@@ -281,7 +284,7 @@ class ConsumerGroup:
         del self._target[member.identity]
 
     def _update(self, member: ConsumerMember, request: MemberHeartbeat) -> bool:
-        """Note what the member says of itself; True: it changes the group."""
+        """Update the member from its heartbeat; True: that changes the group."""
         member.deadline_ms = self._now_ms + self.session_ms
         if request.rebalance_timeout_ms > 0:
             member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -294,7 +297,7 @@ class ConsumerGroup:
     # The target.
 
     def unmatched(self, pattern: str | None, topics: Topics) -> dict[str, list[str]]:
-        """What a heartbeat with this pattern would have to match, by pattern: long work, for a thread."""
+        """The names that a heartbeat with this pattern has to match: slow, so done in a thread."""
         work = {}
         for each in self._patterns() | ({pattern} if pattern else set()):
             names = self._untried(each, topics)
@@ -303,7 +306,7 @@ class ConsumerGroup:
         return work
 
     def covers(self, topic: str) -> bool:
-        """Whether a member reads a topic, also one that has just come."""
+        """Whether a member reads a topic, also one that was just created."""
         if any(topic in member.topics for member in self._members.values()):
             return True
         if topic in self._topics:
@@ -311,7 +314,7 @@ class ConsumerGroup:
         return any(compiled(pattern)(topic) for pattern in self._patterns())
 
     def matched(self, pattern: str) -> list[str] | None:
-        """The topics that match a pattern of members, as of the last look; None if nobody has it."""
+        """The topics that matched a pattern of members last time; None if no member has it."""
         return self._matched.get(pattern)
 
     def _patterns(self) -> set[str]:
@@ -323,7 +326,7 @@ class ConsumerGroup:
         return [] if topics is self._topics else [name for name in topics if name not in self._topics]
 
     def _match(self, patterns: Iterable[str], topics: Topics, tried: Tried) -> None:
-        """Find what patterns match now; names that were there before are not matched again."""
+        """Match the patterns with new names; earlier names are not matched again."""
         for pattern in patterns:
             kept = [name for name in self._matched.get(pattern, ()) if name in topics]
             new = [name for name in self._untried(pattern, topics) if tried.matches(pattern, name)]
@@ -335,12 +338,12 @@ class ConsumerGroup:
         return read.union(self._matched[member.pattern]) if member.pattern else read
 
     def _reading(self) -> dict[str, tuple[bytes, int]]:
-        """What there is of all the topics that members read."""
+        """Id and number of partitions of all topics that members read."""
         names: set[str] = set().union(*map(self._topics_read, self._members.values()))
         return {name: self._topics[name] for name in names}
 
     def _retarget(self) -> None:
-        """A new epoch: share everything out again."""
+        """Begin a new epoch with a new target assignment."""
         self.epoch += 1
         used = self._patterns()
         self._matched = {pattern: names for pattern, names in self._matched.items() if pattern in used}
@@ -362,7 +365,7 @@ class ConsumerGroup:
     # The way there.
 
     def _go_on(self, member: ConsumerMember, request: MemberHeartbeat) -> HeartbeatResult:
-        """Take one step, and tell the member."""
+        """Move a member one step towards its target; returns its response."""
         was = frozenset(member.assigned)
         gave_up = not member.revoking or (request.owned is not None and not request.owned & member.revoking)
         if gave_up:
@@ -409,7 +412,7 @@ class ConsumerGroup:
 
 
 def _missed_the_last(request: MemberHeartbeat, member: ConsumerMember) -> bool:
-    """Whether it is one epoch behind because the last answer has not reached it."""
+    """Whether it is one epoch behind because the last response was lost."""
     return (
         request.epoch == member.previous_epoch
         and request.owned is not None

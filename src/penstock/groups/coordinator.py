@@ -35,7 +35,7 @@ from penstock.groups.membership import Membership
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member hears in answer to its heartbeat."""
+    """The response to a member's heartbeat."""
 
     generation: int
     partitions: frozenset[int]  # Work on these now.
@@ -64,7 +64,7 @@ class Coordinator:
         self.generation = 0  # Rises with every change of the target.
         self._membership = Membership(session_timeout_ms)
         self._owners: list[str | None] = [None] * partitions  # By partition; None: free.
-        self._absent: frozenset[int] = frozenset()  # Those that nobody gets.
+        self._absent: frozenset[int] = frozenset()  # Not assigned to any member.
         self._owned: dict[str, set[int]] = {}  # By member: the same fact as _owners.
         self._target: dict[str, set[int]] = {}  # By member: where this generation is going.
         self._answered: dict[
@@ -72,14 +72,14 @@ class Coordinator:
         ] = {}  # By member: the generation of its last answer, -1 before the first.
 
     def join(self, member: str, now_ms: int) -> None:
-        """Take in a member; one that is in already is only refreshed."""
+        """Add a member; one that is a member already is only refreshed."""
         if self._membership.join(member, now_ms):
             self._owned[member] = set()
             self._answered[member] = -1
             self._retarget()
 
     def heartbeat(self, member: str, owned: frozenset[int], now_ms: int) -> Assignment | None:
-        """Refresh a session, and move its partitions one step on; None: unknown member.
+        """Renew a session, and move its partitions one step on; None: unknown member.
 
         ``owned`` is what the member works on right now.  What it was to revoke
         and is not in there any more is free for others at once.
@@ -97,13 +97,13 @@ class Coordinator:
         return Assignment(self.generation, work, frozenset((held | owned) - work))
 
     def leave(self, member: str, now_ms: int) -> None:
-        """Let a member go; its partitions are free at once."""
+        """A member leaves; its partitions are free at once."""
         if self._membership.leave(member, now_ms):
             self._forget(member)
             self._retarget()
 
     def tick(self, now_ms: int) -> list[str]:
-        """Put out the members whose session has expired; who they were."""
+        """Remove members whose session has expired; returns them."""
         gone = self._membership.expire(now_ms)
         for member in gone:
             self._forget(member)
@@ -116,11 +116,11 @@ class Coordinator:
         return self._membership.next_deadline_ms()
 
     def owner(self, partition: int) -> str | None:
-        """Who may commit on a partition now; None: nobody."""
+        """The member that may commit on a partition now, if any."""
         return self._owners[partition]
 
     def has_news(self, member: str) -> bool:
-        """Whether a heartbeat of this member would tell it something new, so that it is worth waking.
+        """Whether a heartbeat would return something new to this member, so that it is worth waking.
 
         An unknown member has news: it must join again.
         """
@@ -142,7 +142,7 @@ class Coordinator:
         ]
 
     def resize(self, partitions: int) -> None:
-        """Take in new partitions of the topic."""
+        """Add new partitions of the topic."""
         new = partitions - len(self._owners)
         assert new >= 0, "a topic never loses a partition"
         if new:
@@ -150,7 +150,7 @@ class Coordinator:
             self._retarget()
 
     def leave_out(self, absent: frozenset[int]) -> None:
-        """Give these partitions to nobody: they are taken away at once, since nothing can be read of them."""
+        """Leave these partitions unassigned: they are revoked at once, since they cannot be read."""
         if absent != self._absent:
             self._absent = absent
             for member, owned in self._owned.items():
@@ -158,7 +158,7 @@ class Coordinator:
             self._retarget()
 
     def _retarget(self) -> None:
-        """Aim at the nearest balanced assignment.
+        """Set the nearest balanced assignment as the target.
 
         Nearest to who owns what, not to the last target: a move that was
         planned and not made yet is cheap to forget.

@@ -29,10 +29,10 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=COMPILED_MAX)
 def compiled(pattern: str) -> Matcher:
-    """Tells whether a whole name matches; ``PatternError`` says what is wrong with the pattern."""
+    """A function that matches whole names; raises ``PatternError`` for an invalid pattern."""
     if len(pattern) > LENGTH_MAX:
         raise PatternError(f"the pattern has {len(pattern)} characters, and at most {LENGTH_MAX} are allowed")
-    import re2  # Only where somebody subscribes by a pattern: it takes 2.4 MB.
+    import re2  # Only when a client subscribes by a pattern: it takes 2.4 MB.
 
     options = re2.Options()
     options.max_mem = MEMORY_MAX
@@ -47,7 +47,7 @@ def compiled(pattern: str) -> Matcher:
 
 
 def problem_of(pattern: str) -> str:
-    """What is wrong with a pattern; empty if nothing is."""
+    """Why a pattern is invalid; empty if it is valid."""
     try:
         compiled(pattern)
     except PatternError as problem:
@@ -65,7 +65,7 @@ class Tried:
         self._results.setdefault(pattern, {})[name] = matches
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether the name matches; it is matched now if it was not tried."""
+        """Whether the name matches; cached if it was matched before."""
         known = self._results.get(pattern, {}).get(name)
         return compiled(pattern)(name) if known is None else known
 

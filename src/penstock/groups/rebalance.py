@@ -31,7 +31,7 @@ class PendingResult(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A member asks to be in the next generation."""
+    """A request to join the next generation."""
 
     member: str  # Its id; empty if it has none.
     new_member: str  # The id it gets in that case.  It comes with the request, as time does.
@@ -46,7 +46,7 @@ class JoinRequest:
         True  # It can join again with an id that it is given, so that a lost response is harmless.
     )
     can_skip: bool = False  # As leader it accepts that the assignment stays the same.
-    gather_ms: int = 0  # If nobody is in the group: how long its first rebalance waits for more members.
+    gather_ms: int = 0  # If the group is empty: how long its first rebalance waits for more members.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The generation that the member is in now."""
+    """The generation that the member has joined."""
 
     error: Code
     member: str
@@ -74,7 +74,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A member asks for its assignment; the leader brings those of all."""
+    """A request for a member's assignment; that of the leader has the assignments of all."""
 
     member: str
     instance: str | None = None
@@ -86,8 +86,6 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What the leader has assigned to the member."""
-
     error: Code
     protocol_type: str | None = None
     protocol: str | None = None
@@ -96,7 +94,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Who commits: a member of a generation; or, as it is here, somebody who is in no group."""
+    """Who commits: a member of a generation; or, by default, a client without membership."""
 
     member: str = ""
     instance: str | None = None

@@ -19,13 +19,13 @@ class ClassicMember:
     def __init__(self, identity: str, request: JoinRequest) -> None:
         self.identity = identity
         self.instance = request.instance
-        self.request = request  # What it said when it joined last.
+        self.request = request  # Its last join request.
         self.assignment = b""
         self.is_new = True  # It has not heard of a generation yet.
         self.deadline_ms = 0  # It is put out then, unless it is heard from.  Means nothing while it waits.
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it brought along for one of its protocols."""
+        """The member's metadata for one of its protocols."""
         return dict(self.request.protocols).get(protocol or "", b"")
 
 
@@ -57,7 +57,7 @@ class Roster:
         return None if instance is None else self._instances.get(instance)
 
     def check(self, identity: str, instance: str | None) -> Code:
-        """Whether the caller is who it says."""
+        """Check that the caller is the member that it claims to be."""
         known = self.static(instance)
         if known is not None and known != identity:
             return Code.FENCED_INSTANCE_ID
@@ -80,7 +80,7 @@ class Roster:
         return member
 
     def update(self, member: ClassicMember, request: JoinRequest) -> None:
-        """It has joined again, and may know other protocols now."""
+        """Update a member that has joined again, perhaps with other protocols."""
         self._support.subtract(_names(member.request))
         self._support.update(_names(request))
         member.request = request
@@ -94,14 +94,14 @@ class Roster:
         return not self._members or any(self._is_shared(name) for name, _ in request.protocols)
 
     def elected(self) -> str:
-        """Of the protocols that all know, the one that most like best."""
+        """The protocol that all members know and most of them prefer."""
         votes = Counter(
             next(name for name, _ in member.request.protocols if self._is_shared(name)) for member in self
         )
         return votes.most_common(1)[0][0]
 
     def lines(self, protocol: str | None) -> tuple[MemberMetadata, ...]:
-        """What the leader hears of all."""
+        """The members' metadata, for the leader."""
         return tuple(
             MemberMetadata(member.identity, member.instance, member.metadata(protocol)) for member in self
         )

@@ -39,7 +39,7 @@ class ShareSession:
 
     @property
     def size(self) -> int:
-        """How many partitions that are."""
+        """How many partitions the session has."""
         return sum(map(len, self.partitions.values()))
 
     def add(self, topic_id: bytes, partition: int) -> None:
@@ -75,11 +75,11 @@ class ShareMember:
         self.epoch = following(self.epoch)
 
     def release(self, disconnected: bool) -> None:
-        """Give back what the session has acquired; the attempt counts if the connection was lost."""
+        """Release what the session has acquired; the attempt counts if the connection was lost."""
         raise NotImplementedError
 
     def close(self, disconnected: bool) -> None:
-        """Give back everything, for good; the attempt counts if the member was lost."""
+        """Release everything and close; the attempt counts if the member was lost."""
         raise NotImplementedError
 
 
@@ -112,7 +112,7 @@ class ShareGroups(Generic[MemberT]):
         return found
 
     def heartbeat(self, owner: object, group: str, identity: str, epoch: int) -> MemberT | Code:
-        """The member that joins, stays or leaves by a heartbeat of that epoch; or what is wrong."""
+        """The member that joins, stays or leaves by a heartbeat of that epoch; or an error code."""
         found = self.find(owner, group, identity)
         if epoch == OPEN:
             return found or self.find_or_add(owner, group, identity)
@@ -137,9 +137,17 @@ class ShareGroups(Generic[MemberT]):
         member.session = None
         member.close(disconnected)
 
+    def groups(self) -> set[str]:
+        """Those that have members, here at least."""
+        return {group for group, _ in self._members}
+
     def members(self, group: str) -> list[MemberT]:
         """The members that have joined a group."""
         return [one for (name, _), one in sorted(self._members.items()) if name == group and one.epoch]
+
+    def joined(self) -> list[MemberT]:
+        """The members of all groups that have joined."""
+        return [one for one in self._members.values() if one.epoch]
 
     # Time.
 
@@ -183,7 +191,7 @@ class ShareGroups(Generic[MemberT]):
     def session_of(
         self, owner: object, group: str, identity: str, connection: object, epoch: int
     ) -> tuple[MemberT, ShareSession] | Code:
-        """The session that a request continues or closes; or what is wrong."""
+        """The session that a request continues or closes; or an error code."""
         found = self.find(owner, group, identity)
         if found is None or found.session is None or found.session.connection is not connection:
             return Code.SHARE_SESSION_NOT_FOUND

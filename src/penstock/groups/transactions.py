@@ -1,9 +1,9 @@
 """Transactions of producers: the rules, as plain functions from one state to the next.
 
-A producer with a *transactional id* writes to many partitions and commits offsets of a
-group, and all of that takes effect or none of it does.
+A producer with a *transactional id* writes to many partitions, commits offsets of stream groups and
+acks messages of queue groups, and all of that takes effect or none of it does.
 
-                       enlist, enlist_offsets              end(commit=True)
+                       enlist, enlist_acks, ...            end(commit=True)
     EMPTY, COMMITTED ───────────────────────> ONGOING ───────────────────────> COMMITTING ──> COMMITTED
     or ABORTED                                   │                              finish
                                                  ├── end(commit=False) ──────> ABORTING ────> ABORTED
@@ -28,6 +28,9 @@ its response.  Late requests belong to an older epoch, so they cannot be taken f
 transaction.  After the last epoch of a producer id follows the first of a new one: it is chosen with the
 decision (``next_producer_id``), and takes effect with ``finish``, because the markers belong to the old one.
 
+In a cluster the transaction log is the internal topic ``TRANSACTIONS``: the owner of the partition of a
+transactional id coordinates its transactions.
+
 Invariants:
 
     X1  the epoch of a producer id only rises, and rises whenever a producer is fenced
@@ -43,11 +46,13 @@ the producer state of partitions (``delivery/dedup.py``, ``log/transactions.py``
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from penstock.errors import (
+    AlreadySettled,
     Forbidden,
     InvalidValue,
     ProducerFenced,
@@ -56,19 +61,23 @@ from penstock.errors import (
     TransactionNotOpen,
 )
 from penstock.groups.commits import Commit
+from penstock.wire.murmur import partition_of
 
+LOG_PARTITIONS: Final = 16  # Of the transaction log of a cluster; never changed, as ids are placed by it.
 EPOCH_MAX: Final = 32_766  # One below the most that 16 bits hold: a producer with it can still be fenced.
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000  # As Kafka's: for so long a silent producer holds readers up.
 NAME_LENGTH_MAX: Final = 1000
+ACKS_MAX: Final = 10_000  # Ranges of messages that one transaction acks: its record stays below 1 MiB.
+GENERATED: Final = "~"  # A transactional id that the broker chose begins with it.
 
 TopicPartition = tuple[str, int]  # Topic and partition.
 State = Literal["empty", "ongoing", "committing", "aborting", "committed", "aborted"]
 
 
 class Claim(NamedTuple):
-    """Who asks in the name of a transactional id."""
+    """The caller of a request for a transactional id."""
 
-    who: str = ""  # Empty: nobody is asked who they are.
+    who: str = ""  # Empty: authentication is off.
     takes: bool = False  # It may have what is another's.
 
 
@@ -76,18 +85,29 @@ ANYBODY: Final = Claim()
 
 
 class GroupCommits(msgspec.Struct, frozen=True, array_like=True):
-    """What a transaction commits for one group."""
+    """The offsets that a transaction commits for one group."""
 
     commits: dict[str, dict[int, Commit]] = {}  # By topic and partition.
 
 
+class AckedRun(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive messages of one lease that a transaction acks."""
+
+    topic: str
+    group: str
+    partition: int
+    lease: int
+    start: int
+    end: int
+
+
 class Transaction(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one transactional id."""
+    """The state of one transactional id."""
 
     producer_id: int
     epoch: int
     timeout_ms: int
-    used_ms: int  # Wall time of the last change: an id that nobody uses is forgotten.
+    used_ms: int  # Wall time of the last change: an unused id is forgotten.
     state: State = "empty"
     last_epoch: int = -1  # The one before, if its owner itself asked for the next.
     partitions: frozenset[TopicPartition] = frozenset()
@@ -95,6 +115,8 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     owner: str = ""  # Whose name it is; empty: anybody's.
     next_producer_id: int = -1  # Its producer id from ``finish`` on; -1: the same.
     previous_producer_id: int = -1  # The one before, if its owner used up all epochs of that.
+    number: int = 0  # Counts the transactions of this id; the next one has the next number.
+    acks: tuple[AckedRun, ...] = ()  # Of queue groups; they take effect with the commit.
 
     def committed_offsets(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
         """Group, topic, and the offsets by partition that it commits."""
@@ -102,9 +124,12 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
             for topic, commits in of_group.commits.items():
                 yield group, topic, commits
 
+    def has(self, producer_id: int, epoch: int) -> bool:
+        return (self.producer_id, self.epoch) == (producer_id, epoch)
+
     @property
     def is_ending(self) -> bool:
-        """Decided, and on its way to all partitions."""
+        """Whether the transaction is decided, but not yet finished on all partitions."""
         return self.state in ("committing", "aborting")
 
     @property
@@ -118,6 +143,29 @@ class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     known: Transaction
     begun_ms: int  # Since when its time runs, by the wall clock; -1: nothing is under way.
+
+
+# What the owner of a partition asks the coordinator for: that the transaction has enlisted the partition
+# ("verify"), that the one which is open enlists it ("join"), or begins with it if none is open ("begin").
+Enlisting = Literal["verify", "join", "begin"]
+
+
+class Enlisted(msgspec.Struct, frozen=True, array_like=True):
+    """The answer of a coordinator to the owner of a partition: the transaction has enlisted it."""
+
+    number: int
+    coordinator_epoch: int
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """How a transaction has ended, as its coordinator reports it to the owners of its partitions."""
+
+    producer_id: int
+    epoch: int
+    number: int
+    commit: bool
+    coordinator: int  # The partition of the transaction log ...
+    coordinator_epoch: int  # ... and the epoch of its owner.
 
 
 class ActiveProducer(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +187,11 @@ def checked_name(name: object) -> str:
     raise InvalidValue(name="transactional_id", value=name, why=why)
 
 
+def log_partition(name: str) -> int:
+    """The partition of the transaction log that has a transactional id, in a cluster."""
+    return partition_of(name.encode(), LOG_PARTITIONS)
+
+
 # A name and its producer.
 
 
@@ -158,7 +211,7 @@ def initialise(
     owner: tuple[int, int] | None = None,
     who: str = "",
 ) -> Transaction:
-    """The producer's next epoch; ``owner`` is the id and epoch that it has, if it says so.
+    """The producer's next epoch; ``owner`` is the id and epoch that it claims to have, if it does.
 
     What it has under way is to be aborted before (``fence``).
     """
@@ -170,7 +223,7 @@ def initialise(
     fresh = {"timeout_ms": timeout_ms, "used_ms": now_ms, "state": "empty", "owner": who or known.owner}
     if owner is not None and owner != (known.producer_id, known.epoch):  # Its answer got lost: here it is.
         return msgspec.structs.replace(known, **fresh)
-    fresh |= {"partitions": frozenset(), "groups": {}}
+    fresh |= {"partitions": frozenset(), "groups": {}, "acks": ()}
     if known.epoch >= EPOCH_MAX:
         previous = -1 if owner is None else known.producer_id
         return msgspec.structs.replace(
@@ -186,7 +239,7 @@ def initialise(
 
 
 def check_owner(known: Transaction, owner: tuple[int, int] | None) -> None:
-    """A producer that names its id and epoch must have them, or have had them until its own last request."""
+    """Check the id and epoch that a producer claims: current, or current before its own last request."""
     if owner is None:
         return
     if owner != (known.producer_id, known.epoch) and not _was_before(known, *owner):
@@ -194,14 +247,14 @@ def check_owner(known: Transaction, owner: tuple[int, int] | None) -> None:
 
 
 def _was_before(known: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether it is what the producer had until its own last question, whose answer it may have missed."""
+    """Whether the producer had this epoch until its own last request, whose response may be lost."""
     if producer_id == known.producer_id:
         return epoch == known.last_epoch
     return producer_id == known.previous_producer_id and epoch >= EPOCH_MAX and known.epoch == 0
 
 
 def fence(known: Transaction, now_ms: int) -> Transaction:
-    """Abort what is under way, and let its producer do nothing any more."""
+    """Abort an open transaction, and fence its producer."""
     assert known.state == "ongoing"
     return msgspec.structs.replace(
         known, epoch=known.epoch + 1, last_epoch=-1, state="aborting", used_ms=now_ms
@@ -214,7 +267,7 @@ def fence(known: Transaction, now_ms: int) -> Transaction:
 def enlist(
     known: Transaction, producer_id: int, epoch: int, added: Iterable[TopicPartition], now_ms: int
 ) -> Transaction:
-    """Partitions that the transaction writes to; the first of them begins it."""
+    """Add partitions that the transaction writes to; the first one begins it."""
     _check_producer(known, producer_id, epoch)
     _check_rest(known)
     partitions = frozenset(added)
@@ -222,11 +275,19 @@ def enlist(
         if partitions <= known.partitions:
             return known
         return msgspec.structs.replace(known, partitions=known.partitions | partitions, used_ms=now_ms)
-    return msgspec.structs.replace(known, state="ongoing", partitions=partitions, groups={}, used_ms=now_ms)
+    return msgspec.structs.replace(
+        known,
+        state="ongoing",
+        partitions=partitions,
+        groups={},
+        acks=(),
+        used_ms=now_ms,
+        number=known.number + 1,
+    )
 
 
 def enlist_group(known: Transaction, producer_id: int, epoch: int, group: str, now_ms: int) -> Transaction:
-    """A group whose offsets the transaction will commit."""
+    """Add a group whose offsets the transaction will commit."""
     begun = enlist(known, producer_id, epoch, (), now_ms)
     if group in begun.groups:
         return begun
@@ -241,7 +302,7 @@ def enlist_commits(
     commits: dict[str, dict[int, Commit]],
     now_ms: int,
 ) -> Transaction:
-    """The offsets that the group commits with the transaction; later ones replace earlier ones."""
+    """Add offsets that are committed with the transaction; later ones replace earlier ones."""
     _check_producer(known, producer_id, epoch)
     if known.state != "ongoing" or group not in known.groups:
         raise TransactionNotOpen(what=f"an offset of group {group!r}", state=known.state)
@@ -252,8 +313,34 @@ def enlist_commits(
     return msgspec.structs.replace(known, groups=groups, used_ms=now_ms)
 
 
+def enlist_acks(
+    known: Transaction, producer_id: int, epoch: int, acks: Iterable[AckedRun], now_ms: int
+) -> Transaction:
+    """Add messages that are acked with the transaction, each of them once."""
+    check_ongoing(known, producer_id, epoch, "an ack")
+    runs = sorted((*known.acks, *acks), key=msgspec.structs.astuple)
+    if len(runs) > ACKS_MAX:
+        why = f"a transaction acks up to {ACKS_MAX} ranges of messages; commit more often"
+        raise InvalidValue(name="acks", value=len(runs), why=why)
+    for before, after in pairwise(runs):
+        if _place(before) == _place(after) and before.end > after.start:
+            raise AlreadySettled(topic=after.topic, partition=after.partition, offset=after.start)
+    return msgspec.structs.replace(known, acks=tuple(runs), used_ms=now_ms)
+
+
+def check_ongoing(known: Transaction, producer_id: int, epoch: int, what: str) -> None:
+    """Refuse a request unless its transaction is open."""
+    _check_producer(known, producer_id, epoch)
+    if known.state != "ongoing":
+        raise TransactionNotOpen(what=what, state=known.state)
+
+
+def _place(run: AckedRun) -> tuple[str, str, int, int]:
+    return run.topic, run.group, run.partition, run.lease
+
+
 def check_write(known: Transaction | None, producer_id: int, epoch: int, partition: TopicPartition) -> None:
-    """Whether a batch may be written as part of a transaction (X2)."""
+    """Check that a batch may be written as part of a transaction (X2)."""
     if known is None:
         raise ProducerUnknown(producer_id=producer_id)
     _check_producer(known, producer_id, epoch)
@@ -265,7 +352,7 @@ def check_write(known: Transaction | None, producer_id: int, epoch: int, partiti
 
 
 def end(known: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Transaction:
-    """Decided; the same value if it was decided so before, and all is done."""
+    """Decide the transaction; the same value if it was decided so before and is finished."""
     _check_producer(known, producer_id, epoch)
     if known.state == ("committed" if commit else "aborted"):
         return known
@@ -284,7 +371,7 @@ def end_epoch(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> Transaction:
-    """Decided, and the epoch with it; the same value if this epoch was ended so before, and all is done.
+    """Decide the transaction and end its epoch; the same value if that was done before and is finished.
 
     An abort is possible without a transaction, too: the producer does not know whether its first batch has
     begun one.
@@ -309,10 +396,10 @@ def end_epoch(
 
 
 def finish(known: Transaction) -> Transaction:
-    """All partitions have their markers, all groups their offsets."""
+    """Finish a decided transaction: all partitions have markers, all groups their offsets."""
     assert known.is_ending
     state: State = "committed" if known.state == "committing" else "aborted"
-    done = msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={})
+    done = msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={}, acks=())
     if known.next_producer_id < 0:
         return done
     return msgspec.structs.replace(

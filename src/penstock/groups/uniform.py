@@ -29,7 +29,7 @@ def uniform(
     reads: Subscriptions,
     sizes: Mapping[bytes, int],
 ) -> Shares:
-    """Share out all partitions of ``sizes`` (by topic) that some member ``reads``."""
+    """Assign all partitions of ``sizes`` (by topic) that some member ``reads``."""
     if not reads:
         return {}
     subscriptions = list(reads.values())
@@ -39,7 +39,7 @@ def uniform(
 
 
 def ranges(reads: Subscriptions, sizes: Mapping[bytes, int]) -> Shares:
-    """Share out each topic by itself, in neighbouring partitions."""
+    """Assign each topic by itself, in ranges of partitions."""
     shares: Shares = {member: set() for member in reads}
     for topic, size in sizes.items():
         members = sorted(member for member, topics in reads.items() if topic in topics)
@@ -83,13 +83,13 @@ def _unlike(current: Assigned, reads: Subscriptions, partitions: list[TopicIdPar
 
 
 def _least(shares: Shares, reads: Subscriptions, topic: bytes) -> str:
-    """Of those who read the topic, the one with the fewest partitions."""
+    """The member with the fewest partitions of those that read the topic."""
     readers = [member for member, topics in reads.items() if topic in topics]
     return min(readers, key=lambda member: (len(shares[member]), member))
 
 
 def _moved(shares: Shares, reads: Subscriptions) -> bool:
-    """Move one partition from who has two more than another that could have it; False: there is none."""
+    """Move one partition to a member that has at least two fewer; False if there is no such pair."""
     for rich in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for partition in sorted(shares[rich]):
             poor = _least(shares, reads, partition[0])

@@ -1,7 +1,7 @@
 """Sealed segments that are elsewhere: what a log needs of who can get them again.
 
 In a cluster the files of a log are a cache.  A sealed segment that the cluster's store has may be missing
-here: its index and lanes are kept, and its batches are fetched when somebody wants to read them.
+here: its index and lanes are kept, and its batches are fetched when they are read.
 
     NotCached       raised by every read that needs a missing segment; the fetch has begun by then
     FetchedSegment  what one waits for before one tries again
@@ -16,31 +16,29 @@ from penstock.errors import PenstockError
 
 
 class FetchedSegment:
-    """A segment that is on its way; a broker's operations wait for it as for an event on a topic."""
+    """A segment that is being fetched; operations wait for it as for an event on a topic."""
 
     def __init__(self) -> None:
         self.waiters: dict[Any, None] = {}
 
     def wake(self) -> None:
-        """It is here, or will not come."""
+        """The segment was fetched, or that has failed."""
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 
 
-class Archive(Protocol):
+class SegmentArchive(Protocol):
     """Has the bytes of sealed segments; they are known by the paths of their files."""
 
     def has(self, path: str) -> bool:
         """Can the file be fetched if it is missing?"""
         ...
 
-    def is_cached(self, path: str) -> bool:
-        """Is the file here?"""
-        ...
+    def is_cached(self, path: str) -> bool: ...
 
     def fetching(self, path: str) -> FetchedSegment | None:
-        """What to wait for before the file can be read; None if it is here, or cannot be had elsewhere."""
+        """What to wait for before the file can be read; None if it is local, or not in the archive."""
         ...
 
     def require(self, path: str) -> None:
@@ -48,13 +46,13 @@ class Archive(Protocol):
         ...
 
     def damaged(self, path: str) -> PenstockError | None:
-        """A closed file has wrong bytes: the error for its reader.  None: the archive has the same ones."""
+        """A closed file is damaged: the error for its reader; None if the archive has the same bytes."""
         ...
 
     def lost(self, path: str) -> None:
-        """A file failed that cannot be had from here alone."""
+        """A file has failed that is not in the archive."""
         ...
 
     def forget(self, path: str) -> None:
-        """The segment was deleted, or has other contents now."""
+        """Forget a segment that was deleted or rewritten."""
         ...

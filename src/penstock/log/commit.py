@@ -23,7 +23,7 @@ its waiters raise; other logs are not affected.
 A round is bounded, in logs and in time.  While thousands of logs are marked (a message on
 every partition of a large topic), it takes in turn those that were marked last, so that a
 publish to another topic does not wait for all of them, and those that were marked first, so
-that each log gets its turn.  Logs that nobody waits for (``mark_later``) follow, for a shorter time.
+that each log gets its turn.  Logs that no caller waits for (``mark_later``) follow, for a shorter time.
 
 What a round does is a ``CommitRound``: ``SyncRound`` syncs each log, and a cluster writes one
 object with the new bytes of all of them.
@@ -56,7 +56,7 @@ ROUND_NEWEST_MAX: Final = 32
 ROUND_OLDEST_MAX: Final = 32
 ROUND_FEW_MAX: Final = 4  # So few are synced without looking at the clock.
 ROUND_NS: Final = 20_000_000  # Then no further log is begun; a file that is new may take milliseconds.
-LATER_NS: Final = 10_000_000  # The same for logs that nobody waits for.
+LATER_NS: Final = 10_000_000  # The same for logs that no caller waits for.
 
 
 class CommitRound(Protocol):
@@ -91,7 +91,7 @@ class SyncRound:
             try:
                 log.sync()
             except PenstockError:
-                continue  # log.failed tells those who wait for it.
+                continue  # ``log.failed`` reports it to the operations that wait.
             if real:
                 self.sync_us.note((stopwatch_ns() - began_ns) // 1000)
 
@@ -109,7 +109,7 @@ class _Waiter:
         self.wake.acquire()
 
     def content(self) -> bool:
-        """Is there nothing left to wait for?"""
+        """Whether there is nothing left to wait for."""
         return self.log is not None and (self.log.durable >= self.written or self.log.failed is not None)
 
 
@@ -125,10 +125,10 @@ class GroupCommit:
         self._time_ns = time_ns  # For the length of a round.
         self.answered = Histogram(ANSWERED)  # How many had waited for a round.
         self._dirty: dict[Log, None] = {}  # Changed by single dict operations only, so it needs no lock.
-        self._later: dict[Log, None] = {}  # The same, for those that nobody waits for.
+        self._later: dict[Log, None] = {}  # The same, for those that no caller waits for.
         self._guard = threading.Lock()  # Of the next two and of starting the thread; held for moments only.
         self._led = False  # Someone leads a round, or was just woken to.
-        self._waiters: list[_Waiter] = []  # Empty if nobody leads.
+        self._waiters: list[_Waiter] = []  # Empty if there is no leader.
         self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: end.
         self._kicked = False  # There is a kick that the thread has not taken yet.
         self._disk_thread: threading.Thread | None = None
@@ -138,11 +138,11 @@ class GroupCommit:
         self._dirty[log] = None
 
     def mark_later(self, log: Log) -> None:
-        """The same for bytes that nobody waits for: those that somebody waits for go first."""
+        """Like ``mark``, for bytes that no caller waits for: they are synced after the others."""
         self._later[log] = None
 
     def defer(self, log: Log) -> None:
-        """Let ``log``, which was marked, come after those that others wait for."""
+        """Sync a marked ``log`` after those that callers wait for."""
         self._later[log] = None
         self._dirty.pop(log, None)
 
@@ -154,6 +154,12 @@ class GroupCommit:
             self.mark(log)  # The writer may have left that to the waiter.
             self._take_turn(_Waiter(log, written))
 
+    def forget(self) -> None:
+        """Drop all marks: the caller has no time left, and leaves the rest to the next start."""
+        if self.round.local:
+            self._dirty.clear()
+            self._later.clear()
+
     def kick(self) -> None:
         """Have the disk thread run rounds until nothing is marked; returns at once."""
         if self._disk_thread is None:
@@ -163,7 +169,7 @@ class GroupCommit:
             self._kicks.put(True)
 
     def sync_here(self, logs_max: int, bytes_max: int) -> bool:
-        """Run a round in the caller's thread, if nobody leads one and there is little to sync.
+        """Run a round in the caller's thread, if there is no leader and little to sync.
 
         For an event loop on a quick disk: two thread switches take as long as the sync itself.
         The listeners are not called, because the caller knows.
@@ -181,7 +187,7 @@ class GroupCommit:
                 return False
             self._led = True
         try:
-            self._sync_marked()
+            self._commit(dirty)
         finally:
             self._hand_on(False)
         return True
@@ -212,7 +218,7 @@ class GroupCommit:
             raise
 
     def _take_turn(self, waiter: _Waiter) -> None:
-        """Lead a round, now or when it is this one's turn; or return when a round of another has done it."""
+        """Lead a round, now or when it is this waiter's turn; or return when another round has done it."""
         try:
             with self._guard:
                 if self._led:
@@ -224,7 +230,7 @@ class GroupCommit:
             if waiter.leads:
                 self._sync_marked()
         finally:
-            # Also when Ctrl-C came: a turn that nobody takes would stop everybody.
+            # Also after Ctrl-C: a turn that is not passed on would block all waiters.
             self._end_turn(waiter)
         if waiter.leads:
             for listener in self.listeners:
@@ -246,7 +252,7 @@ class GroupCommit:
             self._commit_within(LATER_NS, list(self._later))
 
     def _commit_within(self, limit_ns: int, logs: list[Log]) -> None:
-        """One after the other while there is time; the rest stays marked."""
+        """Commit one log after the other while there is time; the rest stays marked."""
         end_ns = self._time_ns() + limit_ns
         for log in logs:
             self._commit([log])
@@ -275,7 +281,7 @@ class GroupCommit:
         self._hand_on(waiter.content())
 
     def _hand_on(self, leader_answered: bool) -> None:
-        """A round is over: wake those who have what they came for, and the next leader."""
+        """A round is over: wake the waiters whose bytes are durable, and the next leader."""
         woken: list[_Waiter] = []
         with self._guard:
             waiting, self._waiters = self._waiters, []

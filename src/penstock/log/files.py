@@ -48,7 +48,7 @@ from contextlib import suppress
 from typing import Final, NoReturn, Protocol
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, PenstockError, StorageFailed
-from penstock.log.archive import Archive
+from penstock.log.archive import SegmentArchive
 from penstock.log.open_files import OPEN_MAX, OpenFiles
 from penstock.types import mypyc_attr
 
@@ -61,7 +61,7 @@ FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing he
 DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
-LOCK_BYTES_MAX: Final = 256  # The process id, and what tells whether the machine has lost power.
+LOCK_BYTES_MAX: Final = 256  # The process id, and the boot id, by which a power loss is recognised.
 DELETED: Final = "it was deleted or replaced while it was in use"
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"  # Of Linux.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -129,14 +129,14 @@ class Lock(Protocol):
     """A held lock on a directory."""
 
     def settle(self) -> None:
-        """Everything in the directory was recovered: from now on ``Files.intact`` tells of later damage."""
+        """Everything in the directory was recovered: from now on ``Files.intact`` reports later damage."""
         ...
 
     def release(self) -> None: ...
 
 
 class Files(Protocol):
-    """A place that holds files; paths are ``/``-separated text."""
+    """A file system; paths are ``/``-separated text."""
 
     # What the last process wrote is there, synced or not: the machine has run on since it took the lock.
     # False as long as that is not known.
@@ -145,7 +145,10 @@ class Files(Protocol):
     # into the store, and tells it (``Log.confirm``).
     cache: bool
     # Has sealed segments that may be missing here; only if this is a cache.
-    archive: Archive | None
+    archive: SegmentArchive | None
+    # While a broker opens its logs: directories whose names, as they were found, are on the disk.  Thousands
+    # of logs share the directories above their own.
+    ensured: set[str] | None
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
@@ -202,7 +205,7 @@ class Files(Protocol):
         ...
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        """What tells a directory from another one that has its name later; None if there is none."""
+        """An identity that differs from that of a later directory of the same name; None if there is none."""
         ...
 
     def free_bytes(self, path: str) -> int:
@@ -270,8 +273,8 @@ class SystemFile:
         self._busy = False  # The descriptor is in use by the thread that appends and reads ...
         self._syncing = False  # ... or by the one that syncs.
         self.unsynced = False  # Something was written since the last sync.
-        self.used = True  # Since the last time that somebody looked for a file to close.
-        self.failed: OSError | None = None  # A sync that nobody had asked for: the next one fails.
+        self.used = True  # Since the last search for a file to close.
+        self.failed: OSError | None = None  # Of a sync that no caller had requested: the next one fails.
         found = os.fstat(descriptor)
         self.size = found.st_size
         self._inode = found.st_ino
@@ -320,7 +323,7 @@ class SystemFile:
         """Close the descriptor, unless it is in use; for ``OpenFiles``, which holds its guard."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
-            return True  # It was closed while somebody looked for a file to close.
+            return True  # It was closed during the search for a file to close.
         if self._busy or self._syncing:
             self._descriptor = descriptor
             return False
@@ -419,7 +422,7 @@ class SystemFile:
 
     def close(self) -> None:
         """Give the descriptor back, and room that was not used."""
-        self._closed = self._busy = True  # From here on nobody takes it away.
+        self._closed = self._busy = True  # From here on it is not closed by others.
         if self._descriptor >= 0 and self._reserved > self.size and self._reserver == os.getpid():
             with suppress(OSError):  # Then recovery finds zeros, as after a crash.
                 self._trim()
@@ -468,7 +471,8 @@ class SystemFiles:
     def __init__(self, open_max: int = OPEN_MAX) -> None:
         self.intact = False
         self.cache = False
-        self.archive: Archive | None = None
+        self.archive: SegmentArchive | None = None
+        self.ensured: set[str] | None = None
         self._opened = OpenFiles(open_max)
 
     def open(self, path: str, *, create: bool) -> File:
@@ -628,7 +632,7 @@ class SystemFiles:
 
 
 class ReadingFiles(SystemFiles):
-    """The same for readers, possibly on a read-only file system."""
+    """Files for readers only, possibly on a read-only file system."""
 
     def open(self, path: str, *, create: bool) -> File:  # noqa: ARG002 - nothing is made.
         """Open a file for reading."""
@@ -642,7 +646,7 @@ class ReadingFiles(SystemFiles):
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError:
-            return  # Nobody can hold what is not there.
+            return  # A missing file is not held by any process.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -709,7 +713,8 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.intact = True
         self.cache = False
-        self.archive: Archive | None = None
+        self.archive: SegmentArchive | None = None
+        self.ensured: set[str] | None = None
         self._contents: dict[str, bytearray] = {}
         self._locks: set[str] = set()
 

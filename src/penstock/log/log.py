@@ -49,19 +49,25 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
-from crc32c import crc32c
-
 from penstock.errors import Closed, OffsetOutOfRange, PenstockError, StorageFailed
 from penstock.log.archive import FetchedSegment
-from penstock.log.damage import DamagedRange
+from penstock.log.damage import Broken, DamagedRange
 from penstock.log.files import DELETED, File, Files
 from penstock.log.index import LaneRange
 from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
-from penstock.log.recovery import Recovery, create_segment, empty_log, open_segments, sync_names
+from penstock.log.recovery import (
+    START,
+    Recovery,
+    begun_at,
+    create_segment,
+    empty_log,
+    open_segments,
+    start_file,
+    sync_names,
+)
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
 from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo, raise_corruption
-from penstock.log.survey import Broken
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
@@ -78,7 +84,6 @@ from penstock.wire.records import (
     unpack_extent,
 )
 
-START: Final = "start"  # The file that says where the log begins, if that is within a segment.
 _MARKED: Final = LANE_MASK | TRANSACTIONAL  # Batches that are kept in mind.
 
 
@@ -106,7 +111,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class LogSlice:
     """Whole batches that were appended to a log one after the other."""
 
     start: int  # The offset of the first record ...
@@ -121,7 +126,7 @@ class Log(LogReader):
     def __init__(
         self, files: Files, directory: str, config: LogConfig, base: int = 0, *, new: bool = False
     ) -> None:
-        """``new``: nothing is on the disk, and nobody needs to look."""
+        """``new``: nothing is on the disk, so nothing is read."""
         opened = (
             empty_log(files, directory, base)
             if new
@@ -147,12 +152,12 @@ class Log(LogReader):
         self.written = 0  # Bytes appended since open ...
         self.durable = 0  # ... and how many of them a sync has covered.
         self.failed: PenstockError | None = None  # Never cleared: what every append raises from then on.
-        self.on_trouble: Callable[[PenstockError], None] = _ignore  # Told when a write or a sync fails.
+        self.on_trouble: Callable[[PenstockError], None] = _ignore  # Called when a write or a sync fails.
         # Directory above the log that its first file does not create: if it is missing, it was removed.
         self.home: str | None = None
         # Files that are a cache: called by ``sync``; a commit round is to take what was written.
-        self.on_sync: Callable[[Log], None] = _ignore_sync
-        self._taken = Slice(
+        self.on_sync: Callable[[Log], None] = _ignore
+        self._taken = LogSlice(
             start=self.end, end=self.end, written=0, data=b""
         )  # The last one, without its data.
         self.cached = files.cache and config.durability != "memory"  # Only ``confirm`` makes it durable.
@@ -247,16 +252,16 @@ class Log(LogReader):
         return offset
 
     def restore_transactions(self, snapshot: list[Any]) -> None:
-        """Know what was known when the snapshot was taken; then ``replay`` the batches since."""
+        """Restore the transactions of a snapshot; then ``replay`` the batches since."""
         self.transactions.restore(snapshot)
         self.transactions.drop_before(self.start)
         self.unstable = self.transactions.unstable()
 
     def replay(self, header: Header) -> None:
-        """Keep in mind what a batch of this log says of transactions; for who opens it, in order."""
+        """Apply a batch of this log to the transactions, when the log is opened; in order."""
         if header.attributes & CONTROL:
             committed = self.is_commit(header)
-            if committed is not None:  # Else nobody knows: it stays open, until the broker ends it.
+            if committed is not None:  # Otherwise it is unknown: it stays open until the broker ends it.
                 if not committed:
                     self._keep_before_damage(header.producer_id, header.base_offset)
                 self.transactions.end(header.producer_id, header.base_offset, committed)
@@ -278,7 +283,7 @@ class Log(LogReader):
             self.transactions.open[producer_id] = max(each.end_offset for each in inside)
 
     def _make_ready(self, size: int) -> tuple[Segment, File]:
-        """The rare cases of an append: failed, closed, interrupted last time, no room, a full segment."""
+        """The rare cases of an append: failed, closed, last append interrupted, no room, segment full."""
         if self.failed is not None:
             self.on_trouble(self.failed)
             raise self.failed
@@ -296,14 +301,14 @@ class Log(LogReader):
         assert file is not None
         end = active.size + size
         if end > active.room:
-            if self._seen_at_once:  # Nobody waits for its syncs.
+            if self._seen_at_once:  # No operation waits for its syncs.
                 active.room = max(self._segment_bytes, end)
             else:
                 active.make_room(file, end, self._segment_bytes)
         return active, file
 
     def _begin(self) -> None:
-        """Make the file of the first batch; the next sync makes sure of it, and of the directories above."""
+        """Create the file of the first batch; the next sync makes it and the directories above durable."""
         active = self._active
         if active.closed:
             raise Closed(what=f"log {self.path}")
@@ -318,7 +323,7 @@ class Log(LogReader):
         active.made = True
 
     def _take_back(self) -> None:
-        """Remove a batch that an interrupt kept from being counted."""
+        """Remove a batch whose append was interrupted."""
         active = self._active
         assert active.file is not None
         assert active.index is not None
@@ -378,8 +383,8 @@ class Log(LogReader):
 
     # --- a commit round elsewhere ------------------------------------------------------------------------
 
-    def take_slice(self, bytes_max: int) -> Slice | None:
-        """What was appended since the last slice, up to ``bytes_max`` but one batch at least; None: nothing.
+    def take_slice(self, bytes_max: int) -> LogSlice | None:
+        """The batches since the last slice, up to ``bytes_max`` but at least one; None if there are none.
 
         The caller holds the broker's lock, as for every read.
         """
@@ -395,7 +400,7 @@ class Log(LogReader):
             parts.append(data)
             size += len(data)
             following = after
-        taken = Slice(start=last.end, end=following, written=last.written + size, data=b"".join(parts))
+        taken = LogSlice(start=last.end, end=following, written=last.written + size, data=b"".join(parts))
         if following == self.end and taken.written != self.written:
             self.failed = StorageFailed(
                 path=self.path, why="batches cannot be read back that were just written"
@@ -418,7 +423,7 @@ class Log(LogReader):
             self.safe = max(self.safe, end)
 
     def reject(self, error: PenstockError) -> None:
-        """The store will never have what is not confirmed: whoever waits or appends gets the error."""
+        """The store will never have the unconfirmed bytes: waits for them and later appends raise."""
         if self.failed is None:
             self.failed = error
 
@@ -453,7 +458,7 @@ class Log(LogReader):
             raise_corruption(broken.segment, broken.position, broken.why)
 
     def fail(self, error: PenstockError) -> None:
-        """A write did not succeed: take no more from now on, unless there was only no room for it."""
+        """A write has failed: accept no more from now on, unless the disk was full."""
         if isinstance(error, StorageFailed) and self.failed is None:
             self.failed = error
             if self.archive is not None:
@@ -511,7 +516,7 @@ class Log(LogReader):
                     segment.close()
 
     def give_up(self, error: PenstockError) -> None:
-        """Write and sync nothing any more: its directory is gone, and that is no fault of the disk."""
+        """Write and sync nothing any more: the directory was removed, which is not a fault of the disk."""
         if self.failed is None:
             self.failed = error
 
@@ -534,8 +539,7 @@ class Log(LogReader):
         return [segment.info() for segment in self._segments]
 
     @property
-    def segment_count(self) -> int:
-        """How many segments there are, the active one included."""
+    def segment_count(self) -> int:  # The active one included.
         return len(self._segments)
 
     @property
@@ -548,8 +552,10 @@ class Log(LogReader):
         """Bytes a record takes, on the average of the segment where it takes most; at least 1."""
         if self._averaged != len(self._segments):
             self._averaged = len(self._segments)
-            self._sealed_average = max((_average(segment) for segment in self._segments[:-1]), default=1)
-        return max(self._sealed_average, _average(self._active))
+            self._sealed_average = max(
+                (segment.average_bytes() for segment in self._segments[:-1]), default=1
+            )
+        return max(self._sealed_average, self._active.average_bytes())
 
     def delete_before(self, offset: int) -> int:
         """Remove the sealed segments that lie wholly below ``offset``; returns the new start."""
@@ -586,7 +592,7 @@ class Log(LogReader):
         if offset == self.end:
             self.roll()
         else:
-            self._files.write_file(f"{self.path}/{START}", _start_file(offset))
+            self._files.write_file(f"{self.path}/{START}", start_file(offset))
         self.delete_before(offset)
         self.start = max(self.start, offset)
         self.lanes.drop_before(self.start)
@@ -632,21 +638,12 @@ class Log(LogReader):
         self.cleaned = Cleaned()  # Its keys may have newer values further up.
         self._files.sync_directory(self.path)
 
-    def rewrite(self, keep: Callable[[Record], bool], upto: int) -> RewriteReport:
-        """Rewrite the sealed segments below ``upto`` with only the records that ``keep`` wants."""
-        steps = self.rewrite_steps(keep, upto)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                report: RewriteReport = done.value
-                return report
-
-    def rewrite_steps(
+    def rewrite(
         self, keep: Callable[[Record], bool], upto: int
     ) -> Generator[FetchedSegment | None, None, RewriteReport]:
-        """``rewrite`` in steps of some milliseconds; between them the caller may use the log.
+        """Rewrite the sealed segments below ``upto`` with only the records that ``keep`` wants.
 
+        In steps of some milliseconds; between them the caller may use the log.
         Segments are rewritten from the oldest on, small neighbours together; ``keep`` sees every record
         once, in order.  Crash-safe: after any crash each segment is there as it was or as it was to be.
         """
@@ -657,7 +654,7 @@ class Log(LogReader):
             while (missing := self._missing(group)) is not None:
                 yield missing
             if group[0] not in self._segments or self._is_damaged(group):
-                continue  # Deleted meanwhile, as below; or somebody may have a copy to repair its bytes with.
+                continue  # Deleted meanwhile, as below; or an operator may have a copy to repair it with.
             work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
@@ -785,32 +782,7 @@ class Log(LogReader):
         self.end = offset
         self.safe = offset  # What is left was synced just now.
         self.durable = self.written
-        self._taken = Slice(start=offset, end=offset, written=self.written, data=b"")
+        self._taken = LogSlice(start=offset, end=offset, written=self.written, data=b"")
 
 
-def _ignore(_: PenstockError) -> None: ...
-
-
-def _ignore_sync(_: Log) -> None: ...
-
-
-def _start_file(offset: int) -> bytes:
-    """The offset as text, and a line with its checksum."""
-    text = b"%d\n" % offset
-    return text + b"crc32c %08x\n" % crc32c(text)
-
-
-def begun_at(files: Files, directory: str) -> int | None:
-    """The stored start of a log; 0 if there is none, None if it cannot be read."""
-    path = f"{directory}/{START}"
-    if not files.exists(path):
-        return 0
-    data = files.read_file(path)
-    text = data.partition(b"\n")[0]
-    if not text.isdigit() or data not in (_start_file(int(text)), text + b"\n"):
-        return None
-    return int(text)
-
-
-def _average(segment: Segment) -> int:
-    return segment.size // max(segment.next_offset - segment.base_offset, 1) + 1
+def _ignore(_: object) -> None: ...

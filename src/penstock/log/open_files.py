@@ -17,10 +17,10 @@ LOOKED_MAX: Final = 32  # At so many open files one looks to find one to close.
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
-class Closable(Protocol):
-    """A file, as far as somebody is concerned who looks for one to close."""
+class EvictableFile(Protocol):
+    """A file that may be closed for another one."""
 
-    used: bool  # Since somebody looked last.
+    used: bool  # Since the last search for a file to close.
     unsynced: bool  # It would have to be synced first.
 
     def take_away(self) -> bool:
@@ -29,7 +29,7 @@ class Closable(Protocol):
 
 
 def open_files_max(wanted: int) -> int:
-    """So many, and at most half of what the system allows: the rest is for connections and the like."""
+    """This many, and at most half of the system's limit: the rest is for connections and others."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed // 2), OPEN_MIN)
 
@@ -39,11 +39,11 @@ class OpenFiles:
 
     def __init__(self, open_max: int) -> None:
         self.open_max = open_max
-        self.files: dict[Closable, None] = {}  # Those that were opened or looked at last are at the end.
+        self.files: dict[EvictableFile, None] = {}  # Those that were opened or looked at last are at the end.
         self.guard = threading.RLock()
 
     def make_room(self) -> None:
-        """Close a file if there are too many: one that was not used of late, and better one that is synced.
+        """Close a file if there are too many: one that was not used recently, preferably a synced one.
 
         Every file is passed over once for having been used, so what is used again and again stays open.
         """
@@ -67,7 +67,7 @@ class OpenFiles:
                         raise
 
     def _close_one(self) -> bool:
-        unsynced: Closable | None = None
+        unsynced: EvictableFile | None = None
         for file in list(islice(self.files, LOOKED_MAX)):
             self.files.pop(file, None)
             self.files[file] = None
@@ -81,7 +81,7 @@ class OpenFiles:
             return True
         return any(self._close(file) for file in list(islice(self.files, LOOKED_MAX)))
 
-    def _close(self, file: Closable) -> bool:
+    def _close(self, file: EvictableFile) -> bool:
         if not file.take_away():
             return False
         self.files.pop(file, None)

@@ -1,4 +1,4 @@
-"""The reading half of a log.
+"""The read operations of a log.
 
 A position is found in one of three ways, the cheapest first:
 
@@ -9,7 +9,7 @@ A position is found in one of three ways, the cheapest first:
 
 Everything read is checked: records against the checksum of their batch, the position
 of every batch by the chain of offsets (see ``log/scan.py``).  Bytes that do not fit are
-examined once (``survey.py``) and remembered (``damage``): their offsets are absent from
+examined once and remembered (``log/damage.py``): their offsets are absent from
 then on, and everything around them is read as usual.  Batches that are returned
 undecoded have their checksums verified the first time, unless this process wrote them.
 
@@ -26,14 +26,13 @@ from operator import attrgetter
 from typing import Final
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange
-from penstock.log.archive import Archive, FetchedSegment
-from penstock.log.damage import DamagedRange, DamageMap
+from penstock.log.archive import FetchedSegment, SegmentArchive
+from penstock.log.damage import Broken, DamagedRange, DamageMap, broken_at, survey
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
 from penstock.log.scan import Damage, check_chain, decode, reach, skip_plain, skip_to
 from penstock.log.segment import Segment, raise_corruption
-from penstock.log.survey import Broken, broken_at, survey
 from penstock.log.transactions import COMMIT_KEY, IN_TRANSACTION, STABLE, LogTransactions, hide
 from penstock.wire.records import (
     HEADER_BYTES,
@@ -51,7 +50,9 @@ RECORDS_MANY: Final = 1 << 30  # More than anybody asks for.
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
 LARGE_BYTES: Final = 4 * CHUNK_BYTES  # Of batches beyond this, only one is kept for each log.
 SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly always one read.
-AHEAD: Final = 64  # Records decoded at a time for one who reads on: one by one costs four times as much.
+AHEAD: Final = (
+    64  # Records decoded at a time for a reader that continues: one by one costs four times as much.
+)
 WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
 HINTS_MAX: Final = 64
 ASKED_MAX: Final = 64
@@ -103,7 +104,7 @@ class Window:
 
 
 class LogReader:
-    """What can be asked of a log; ``Log`` adds what can be done to it."""
+    """The read operations of a log; ``Log`` adds those that change it."""
 
     def __init__(self, segments: list[Segment], index_bytes: int) -> None:
         self._segments = segments  # By rising offset; the last one is active.  Never empty.
@@ -120,7 +121,7 @@ class LogReader:
         self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
         self._asked: dict[int, int] = {}  # Where fetches began of late, and how often.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
-        self.archive: Archive | None = None  # Has sealed segments that may be missing here.
+        self.archive: SegmentArchive | None = None  # Has sealed segments that may be missing here.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
         self.safe = self.end  # What is below is as durable as the log promises ...
@@ -606,7 +607,7 @@ class LogReader:
                 return segment, position, base
 
     def _learn(self, broken: Broken) -> None:
-        """Find out what is damaged, so that it is left out from now on; raise if nothing new is found."""
+        """Determine what is damaged, so that it is skipped from now on; raise if nothing new is found."""
         segment, position = broken.segment, broken.position
         self._fetch_again(segment)
         file, index = self._use(segment), self._index(segment)
@@ -691,7 +692,7 @@ class LogReader:
     def copy(self, base_offset: int, start: int, end: int) -> bytes | None:
         """The checked bytes of the segment that begins with an offset, between two positions.
 
-        None if there is no such segment any more, or its bytes are wrong, which whoever can help is told.
+        None if there is no such segment any more, or if its bytes are wrong, which is reported for repair.
         """
         number = bisect_left(self._bases, base_offset)
         if number == len(self._bases) or self._bases[number] != base_offset:

@@ -32,8 +32,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from crc32c import crc32c
+
 from penstock.errors import DiskFull, StorageFailed
-from penstock.log.damage import OFFSET_END, DamagedRange
+from penstock.log.damage import DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import (
     INDEX_HEAD_BYTES,
@@ -43,7 +45,7 @@ from penstock.log.index import (
     decode_index_head,
     decode_lanes,
 )
-from penstock.log.scan import Scan, find_batch
+from penstock.log.scan import OFFSET_END, Scan, find_batch
 from penstock.log.segment import (
     CUT,
     INDEX,
@@ -62,6 +64,7 @@ from penstock.wire.rewriting import empty_batches
 NEW_DIRECTORIES_MAX: Final = 4
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
 
+START: Final = "start"  # The file that says where the log begins, if that is within a segment.
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
 
 
@@ -72,10 +75,9 @@ class Recovery:
     strict: bool = False  # See ``open_segments``.
     scanned_bytes: int = 0
     cut_bytes: int = 0  # Removed from the end of the last segment ...
-    cut_path: str = ""  # ... which is this one ...
     cut_position: int = 0  # ... from here on.
     kept_path: str = ""  # Where the cut bytes are kept, if they may be more than a torn end.
-    rebuilt: list[str] = field(default_factory=list)  # Index files made again.
+    rebuilt: list[str] = field(default_factory=list)  # Index files that were rebuilt.
     removed: list[str] = field(default_factory=list)  # Files a crash had left.
     damage: list[DamagedRange] = field(default_factory=list)
 
@@ -143,16 +145,41 @@ def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
     return segment
 
 
-def sync_names(files: Files, directory: str) -> None:
-    """Make sure of a log's first file, and of the directories that may have been made for it."""
+def sync_names(files: Files, directory: str, *, found: bool = False) -> None:
+    """Make sure of a log's first file, and of the directories that may have been made for it.
+
+    ``found``: the names were there before this process, so those of a directory are made sure of once.
+    """
+    ensured = files.ensured if found else None
     for _ in range(NEW_DIRECTORIES_MAX):
-        try:
-            files.sync_directory(directory)
-        except DiskFull as error:  # As after a sync of the file: nobody knows what is there.
-            raise StorageFailed(path=directory, why=f"sync: {error}") from error
+        if ensured is None or directory not in ensured:
+            try:
+                files.sync_directory(directory)
+            except DiskFull as error:  # As after a failed sync of the file: its content is unknown.
+                raise StorageFailed(path=directory, why=f"sync: {error}") from error
+            if ensured is not None:
+                ensured.add(directory)
         directory, slash, _ = directory.rpartition("/")
         if not slash or not directory:
             return
+
+
+def start_file(offset: int) -> bytes:
+    """The offset as text, and a line with its checksum."""
+    text = b"%d\n" % offset
+    return text + b"crc32c %08x\n" % crc32c(text)
+
+
+def begun_at(files: Files, directory: str) -> int | None:
+    """The stored start of a log; 0 if there is none, None if it cannot be read."""
+    path = f"{directory}/{START}"
+    if not files.exists(path):
+        return 0
+    data = files.read_file(path)
+    text = data.partition(b"\n")[0]
+    if not text.isdigit() or data not in (start_file(int(text)), text + b"\n"):
+        return None
+    return int(text)
 
 
 def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, list[DamagedRange]]:
@@ -226,7 +253,7 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
 
 
 def _trust_head(segment: Segment, head: IndexHead | None) -> list[LaneRange] | None:
-    """The same without a look at the file, which may have to be fetched when somebody reads it."""
+    """``_trust`` without a look at the file, which may have to be fetched when it is read."""
     if head is None:
         return None
     lanes: list[LaneRange] | None = []
@@ -259,7 +286,7 @@ def read_head(segment: Segment) -> IndexHead | None:
 
 
 def closed_as(segment: Segment) -> IndexHead | None:
-    """What a segment was when its index was stored; None if nobody knows."""
+    """The state of a segment when its index was stored; None if unknown."""
     head = read_head(segment)
     return None if head is None or head.base_offset != segment.base_offset else head
 
@@ -326,23 +353,26 @@ def scan_file(file: File, scan: Scan) -> None:
 def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
     """Cut the last segment behind its last valid batch, and make sure of what is before."""
     files = segment.files
+    directory = segment.path.rpartition("/")[0]
+    ensured = set() if files.ensured is None else files.ensured
     # A stored index is of an older state; it must not fit by accident after the cut.
     files.remove(segment.path + INDEX)
     files.remove(segment.path + LANES)
+    ensured.discard(directory)
     if scan.why:
         if not is_room(file, scan.position):
             recovery.cut_bytes = file.size - scan.position
-            recovery.cut_path = segment.log_path
             recovery.cut_position = scan.position
             if files.intact or _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
                 recovery.kept_path = unused_name(files, f"{segment.path}{CUT}{scan.position}")
                 _keep(files, file, scan.position, recovery.kept_path)
-        files.sync_directory(segment.path.rpartition("/")[0])
+        files.sync_directory(directory)
+        ensured.add(directory)
         file.truncate(scan.position)
     # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
     if not files.cache:
         file.sync()
-        sync_names(files, segment.path.rpartition("/")[0])
+        sync_names(files, directory, found=True)
 
 
 def is_room(file: File, position: int) -> bool:

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import InvalidBatch
+from penstock.log.damage import Broken
 from penstock.log.files import File
 from penstock.log.recovery import scan_file
 from penstock.log.scan import Scan
 from penstock.log.segment import INDEX, LANES, REWRITE, Segment
-from penstock.log.survey import Broken
 from penstock.wire.records import (
     CONTROL,
     HEADER_BYTES,
@@ -121,7 +121,7 @@ class SegmentRewrite:
             try:
                 records = [record for record in decode_batch(data, at) if self._keep(record)]
                 kept = len(records)
-            except InvalidBatch:  # Nobody knows what is in it: it stays as it is.
+            except InvalidBatch:  # Its content is unknown: it stays unchanged.
                 kept = count
         if kept < count and self._target is None:
             self._begin(position + at)

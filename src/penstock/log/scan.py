@@ -23,7 +23,6 @@ import re
 from typing import Final
 
 from penstock.errors import InvalidBatch
-from penstock.log.damage import OFFSET_END
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.log.transactions import IN_TRANSACTION, LogTransactions
 from penstock.wire.records import (
@@ -47,6 +46,7 @@ from penstock.wire.records import (
     unpack_link_and_time,
 )
 
+OFFSET_END: Final = 1 << 62  # Above all offsets.
 _LENGTH_MIN: Final = HEADER_BYTES - SIZE_BEGIN
 SUM_ALL: Final = 1 << 60  # No limit.
 

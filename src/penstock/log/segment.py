@@ -38,7 +38,7 @@ def segment_name(base_offset: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """What retention, and who evicts segments, need to know of a segment."""
+    """The facts of a segment that retention and eviction need."""
 
     base_offset: int
     next_offset: int
@@ -75,7 +75,7 @@ class Segment:
         self.stored = 0  # Up to here the bytes were there before this process, and were not summed by it ...
         self.checked_start = 0  # ... except between these two positions.
         self.checked_end = 0
-        self.used = True  # Since somebody looked for a segment to evict.
+        self.used = True  # Since the last search for a segment to evict.
 
     def is_checked(self, position: int, end: int) -> bool:
         """Whether these bytes were written by this process, or their checksums were found right by it."""
@@ -88,6 +88,10 @@ class Segment:
             self.checked_end = end
         else:
             self.checked_start, self.checked_end = position, end
+
+    def average_bytes(self) -> int:
+        """Of a record, rounded up."""
+        return self.size // max(self.next_offset - self.base_offset, 1) + 1
 
     def info(self) -> SegmentInfo:
         return SegmentInfo(
@@ -177,7 +181,7 @@ class Segment:
 
 
 def overwrite(files: Files, path: str, data: bytes) -> None:
-    """Write a derived file: no sync and no rename, since a torn one is noticed and made again."""
+    """Write a derived file: no sync and no rename, since a torn one is detected and rebuilt."""
     file = files.open(path, create=True)
     try:
         file.truncate(0)
@@ -196,5 +200,5 @@ def unused_name(files: Files, path: str) -> str:
 
 
 def raise_corruption(segment: Segment, position: int, why: str) -> NoReturn:
-    """Stored bytes are not what they should be."""
+    """Raise the error of damaged bytes."""
     raise CorruptionError(path=segment.log_path, position=position, why=why)

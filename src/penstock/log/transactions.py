@@ -48,7 +48,7 @@ MARKER_VALUE: Final = b"\x00\x00\x00\x00\x00\x00"
 
 
 class LogTransactions:
-    """What one log knows of transactions."""
+    """The open and aborted transactions of one log."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # By producer: the offset of its first batch.
@@ -66,12 +66,12 @@ class LogTransactions:
         return STABLE
 
     def begin(self, producer_id: int, offset: int) -> None:
-        """A transactional batch was written: the producer's first, or one more."""
+        """Note a transactional batch: the producer's first, or a further one."""
         if producer_id not in self.open:
             self.open[producer_id] = offset
 
     def end(self, producer_id: int, offset: int, committed: bool) -> bool:
-        """A marker was written; returns whether something is hidden from now on that was not."""
+        """Note a marker; returns whether it hides anything that was visible."""
         self.last = offset
         first = self.open.pop(producer_id, -1)
         if first < 0 or committed:
@@ -103,7 +103,7 @@ class LogTransactions:
         return found
 
     def drop_before(self, offset: int) -> None:
-        """The log begins there: forget what ended before."""
+        """Forget transactions that ended before the new start of the log."""
         self._start = offset
         gone = bisect_left(self._lasts, offset)
         for column in (self._producers, self._firsts, self._lasts, self._stables):
@@ -119,7 +119,7 @@ class LogTransactions:
         return [list(self.open.items()), self.last, [list(column) for column in columns]]
 
     def restore(self, snapshot: list[Any]) -> None:
-        """Become what a snapshot was taken of."""
+        """Restore the state from a snapshot."""
         opened, self.last, columns = snapshot
         self.open = dict(opened)
         self._producers, self._firsts, self._lasts, self._stables = [array("q", column) for column in columns]
@@ -133,7 +133,7 @@ def marker_batch(producer_id: int, epoch: int, committed: bool, timestamp: int) 
 
 
 def hide(data: bytes, transactions: LogTransactions) -> bytes:
-    """Whole batches, with an empty one in the place of each that nobody is to see."""
+    """Whole batches, with an empty one in place of each that readers must not see."""
     parts: list[bytes | bytearray] = []
     begin = at = 0
     while at < len(data):

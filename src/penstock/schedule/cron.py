@@ -43,7 +43,7 @@ def next_ms(expression: str, timezone: str, after_ms: int) -> int:
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # Only where somebody has a schedule: it takes half a megabyte.
+    from zoneinfo import ZoneInfo  # Only when there is a schedule: it takes half a megabyte.
 
     try:
         if not isinstance(name, str) or len(name) > ZONE_LENGTH_MAX:

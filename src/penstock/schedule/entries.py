@@ -60,7 +60,7 @@ class Due:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory and in a batch."""
+        """The approximate size in memory and in a batch."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
@@ -81,7 +81,7 @@ def add_entry(
 
 
 def add_decision(builder: BatchBuilder, kind: int, numbers: Sequence[int]) -> None:
-    """Write any other record: ``numbers`` are as many as its kind has, or a multiple of that."""
+    """Add a record of another kind: ``numbers`` are as many as its kind has, or a multiple of that."""
     assert len(numbers) % WIDTHS[kind] == 0, "numbers that belong together stay together"
     builder.add(None, pack(f">{len(numbers)}q", *numbers), [(SCHEDULE_KIND, _HEAD.pack(VERSION, kind))])
 

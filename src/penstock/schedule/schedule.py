@@ -25,8 +25,8 @@ recurring entry fire once.
 
 Cleaning (``maintain``): when most of the log is dead, records that no waiting entry
 needs are removed.  State that cannot be derived from the remaining entries is written
-again first, and the data log is synced, because an entry may only be forgotten when its
-message can no longer be lost.
+again first, also the last numbers of producers, and the data log is synced, because an
+entry may only be forgotten when its message can no longer be lost.
 
 Costs, with the codec compiled: ``add`` one append, 12 us in all; taking and firing
 an entry 20 us, or 50 us if its record lies far from the others' (times of a round
@@ -53,6 +53,7 @@ TAKE_BYTES_MAX: Final = 8 * 1024 * 1024  # Of messages taken at a time: they bec
 READ_TOGETHER: Final = 64  # Entries whose records are read in the order of the log, not of their due times.
 SNAPSHOT_NUMBERS: Final = 8192  # In one record of a snapshot: 64 KB.
 PORTIONS_MAX: Final = 16  # Read back ahead of time by one maintain(): about 30 ms.
+PRODUCERS_MAX: Final = 1000  # Whose last numbers outlive a cleaning; those that wrote last.
 CLEAN_SHARE: Final = 4  # A log that has grown by a quarter of a segment is worth a look.
 
 Cancelled = Literal["cancelled", "delivered", "unknown"]
@@ -143,10 +144,14 @@ class Schedule:
 
     def last_sequence(self, producer_id: int) -> int:
         """The number that a producer's last batch began with; -1 if there is none.  Looks through the log."""
-        found = -1
+        return self._last_sequences().get(producer_id, -1)
+
+    def _last_sequences(self) -> dict[int, int]:
+        """By producer, the number that its last batch began with; the one that wrote last comes last."""
+        found: dict[int, int] = {}
         for header in self.log.marked_headers(self.log.start, 0):
-            if header.producer_id == producer_id:
-                found = header.base_sequence
+            if header.producer_id >= 0:
+                found[header.producer_id] = max(header.base_sequence, found.pop(header.producer_id, -1))
         return found
 
     def cancel(self, number: int, now_ms: int) -> Cancelled:
@@ -177,12 +182,12 @@ class Schedule:
         return read_due(self.log, self._timetable, number) if number in self._timetable.live else None
 
     def known(self, number: int) -> Due | None:
-        """An entry as it came, waiting or not; None if there is none, or it was settled and is forgotten."""
+        """An entry as it was accepted, waiting or not; None if there is none, or it was forgotten."""
         record = recovery.read_record(self.log, number)
         return None if record is None else entries.read_entry(record)
 
     def history(self, number: int) -> list[Happening]:
-        """What became of an entry, oldest first, as far as it is known."""
+        """The history of an entry, oldest first, as far as it is known."""
         now_ms = self.log.last_timestamp  # About: what has fired is written as soon as that is possible.
         unwritten = [fired.data_offset for fired in self._unwritten if fired.number == number]
         return [
@@ -191,7 +196,7 @@ class Schedule:
         ]
 
     def entries(self, after: int = -1) -> Iterator[Due]:
-        """The entries that wait, in the order they came, from behind number ``after`` on.
+        """The waiting entries with numbers above ``after``, in the order of acceptance.
 
         Not in the order of their due times: that would need all of them in memory.
         """
@@ -227,13 +232,13 @@ class Schedule:
         return list(self._taken.values())
 
     def put_back(self, taken: list[Due]) -> None:
-        """Entries that were taken, and have not fired, wait again."""
+        """Return entries that were taken and have not fired: they wait again."""
         for due in taken:
             if self._taken.pop(due.number, None) is not None:
                 self._timetable.place(due.number, due.due_ms)
 
     def fired(self, pairs: list[tuple[int, int]], now_ms: int) -> None:
-        """Entries that were taken are in the data log now: their numbers and offsets, rising.
+        """Note entries that are in the data log now, by ascending numbers and offsets.
 
         If this cannot be written it is an error, but it is so all the same: it is
         written with the next record, or found in the data log by the next open.
@@ -294,7 +299,7 @@ class Schedule:
         self._dead += 1
 
     def _write_owed(self, now_ms: int) -> None:
-        """Write what must be in the log before anything else is."""
+        """Write what must be in the log before all else."""
         if not self._checkpoint_owed and not self._unwritten:
             return
         builder = BatchBuilder()
@@ -317,15 +322,11 @@ class Schedule:
 
     # --- upkeep ---------------------------------------------------------------------------------------------
 
-    def maintain(self, now_ms: int) -> None:
-        """Read ahead, and clean the log if that is worth it.  Call it about every minute."""
-        for _ in self.maintain_steps(now_ms):
-            pass
+    def maintain(self, now_ms: int) -> Iterator[Log | None]:
+        """Read ahead, and clean the log if that is worth it.  Call it about every minute.
 
-    def maintain_steps(self, now_ms: int) -> Iterator[Log | None]:
-        """``maintain`` in steps of some milliseconds; between them the schedule may be used.
-
-        After a step that yields a log, the caller goes on when that is durable.
+        In steps of some milliseconds; between them the schedule may be used.  After a step that yields a log,
+        the caller continues when that is durable.
         """
         for _ in range(PORTIONS_MAX):
             if not self._timetable.load(now_ms + HORIZON_MS):
@@ -351,7 +352,7 @@ class Schedule:
             yield from _secured(self.log)
             needed = [number for number in (live.first(), *meanwhile) if number >= 0]
             self.log.delete_before(min(*needed, upto) if needed else upto)
-            for _ in self.log.rewrite_steps(
+            for _ in self.log.rewrite(
                 lambda record: record.offset in live or record.offset in meanwhile, upto
             ):
                 yield None
@@ -361,7 +362,11 @@ class Schedule:
             self._settled_meanwhile = None
 
     def _write_snapshot(self, now_ms: int) -> None:
-        """Say again what the records that go have said: due times of moved entries, what is accounted for."""
+        """Say again what goes: due times of moved entries, what is accounted for, numbers of producers.
+
+        The latter in batches without records: a staged publish may be repeated long after its messages
+        have fired, because another partition could not be written.
+        """
         self._write_owed(now_ms)
         numbers = [n for pair in self._timetable.moved.items() for n in pair]
         builder = BatchBuilder()
@@ -370,14 +375,17 @@ class Schedule:
         entries.add_decision(builder, entries.CHECKPOINT, [self._accounted])
         self._append_now(builder, now_ms)
         self._dead += builder.count
+        timestamp = max(now_ms, self.log.last_timestamp)
+        for producer_id, sequence in list(self._last_sequences().items())[-PRODUCERS_MAX:]:
+            self.log.append(BatchBuilder().build(timestamp, timestamp, 0, producer_id, 0, sequence, 0))
 
     def close(self) -> None:
-        """Close the log; the files of far due times mean nothing from here on."""
+        """Close the log; the files of far due times are worthless afterwards."""
         self.log.close()
 
 
 def _secured(log: Log) -> Iterator[Log]:
-    """Before something is deleted: until the log is durable."""
+    """Wait until the log is durable, before something is deleted."""
     log.sync()
     if log.durable < log.written:  # A commit round decides; see ``Log.sync``.
         yield log

@@ -40,12 +40,12 @@ class Timetable:
         self.place(number, due_ms)
 
     def move(self, number: int, due_ms: int) -> None:
-        """A waiting entry waits for another time."""
+        """Change the due time of a waiting entry."""
         self.moved[number] = due_ms
         self.place(number, due_ms)
 
     def settle(self, number: int) -> None:
-        """An entry waits no more."""
+        """Remove an entry that waits no longer."""
         self.live.remove(number)
         self.moved.pop(number, None)
 

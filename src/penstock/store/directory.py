@@ -40,17 +40,29 @@ class DirectoryStore:
 
     def create(self, name: str, data: bytes) -> bool:
         with _Errors(self.url):
-            path = self._path(name)
+            path = self._root / check_name(name)
             temporary = self._write(data)
             try:
-                os.link(temporary, path)
-            except FileExistsError:
-                pass  # Also the repeated request of a link that succeeded: see the top of the module.
+                created = self._link(temporary, path)
             finally:
-                created = temporary.stat().st_nlink > 1
                 temporary.unlink()
             _sync(path.parent)
             return created
+
+    def _link(self, temporary: Path, path: Path) -> bool:
+        """Link a file to its name; False if the name is taken.
+
+        Few calls, since after each one a thread may have to wait for the event loop's turn to end.
+        """
+        try:
+            try:
+                os.link(temporary, path)
+            except FileNotFoundError:
+                self._make_above(path)  # Unless somebody else has done so meanwhile.
+                os.link(temporary, path)
+        except FileExistsError:  # Perhaps by a repeated request of ours: see the top of the module.
+            return temporary.stat().st_nlink > 1
+        return True
 
     def get(self, name: str) -> bytes | None:
         with _Errors(self.url):
@@ -76,16 +88,16 @@ class DirectoryStore:
 
     def overwrite(self, name: str, data: bytes) -> None:
         with _Errors(self.url):
-            path = self._path(name)
+            path = self._root / check_name(name)
+            self._make_above(path)
             self._write(data).rename(path)
             _sync(path.parent)
 
     def close(self) -> None:
         pass
 
-    def _path(self, name: str) -> Path:
-        """The path of an object; the directories above it exist and survive a power failure."""
-        path = self._root / check_name(name)
+    def _make_above(self, path: Path) -> None:
+        """Have the directories above an object exist and survive a power failure."""
         missing = path.parent
         made = []
         while not missing.exists():
@@ -94,7 +106,6 @@ class DirectoryStore:
         for directory in reversed(made):
             directory.mkdir(exist_ok=True)
             _sync(directory.parent)
-        return path
 
     def _write(self, data: bytes) -> Path:
         path = self._root / TEMPORARY / secrets.token_hex(16)
@@ -116,7 +127,7 @@ class DirectoryStore:
 
 
 class _Errors:
-    """Raises what the operating system says as an error of the store."""
+    """Converts errors of the operating system to errors of the store."""
 
     def __init__(self, url: str) -> None:
         self._url = url

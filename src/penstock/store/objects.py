@@ -19,6 +19,7 @@ from penstock.store.base import OBJECT_BYTES_MAX, REQUEST_S, check_name
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfss")
 CONNECT_S: Final = 5
+INSTANCE_METADATA: Final = "169.254.169.254"  # Asked for a role's credentials if there are no others.
 
 
 class ObjectStore:
@@ -32,9 +33,13 @@ class ObjectStore:
             raise ExtraMissing(what="obstore", extra="cluster") from None
         parts = urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+        try:
+            options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+        except ValueError:
+            why = f"write the options as ?region=eu-central-1&endpoint=..., not {parts.query!r}"
+            raise StoreRefused(store=self.url, why=why) from None
         self._obstore: Any = obstore
-        allow_http = "http://" in options.get("endpoint", "") or options.pop("allow_http", "") == "true"
+        allow_http = options.pop("allow_http", "") == "true" or "http://" in options.get("endpoint", "")
         try:
             from_url: Any = services.from_url  # Its overloads want the options of one service.
             self._store: Any = from_url(
@@ -102,13 +107,22 @@ class ObjectStore:
             known.PermissionDeniedError, known.UnauthenticatedError, known.UnknownConfigurationKeyError,
             known.NotSupportedError, known.InvalidPathError, known.NotFoundError,  # The bucket.
         )  # fmt: skip
+        why = _reason(error)
+        if INSTANCE_METADATA in why:
+            why = "there are no credentials; set those of the environment, or use an instance role"
+            return StoreRefused(store=self.url, why=why)
+        if isinstance(error, (known.PermissionDeniedError, known.UnauthenticatedError)):
+            status = why.rpartition("status code: ")[2]
+            why = (
+                f"it does not accept the credentials, or they may not read, write, list and delete ({status})"
+            )
         kind = StoreRefused if isinstance(error, permanent) else StoreUnavailable
-        return kind(store=self.url, why=_reason(error))
+        return kind(store=self.url, why=why)
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what obstore says; the rest is its own debugging output."""
-    return str(error).strip().partition("\n")[0][:300]
+    """The first line of an obstore error, without the service's XML; the rest is debugging output."""
+    return str(error).strip().partition("\n")[0].partition(": <?xml")[0][:300]
 
 
 def _environment_allows_http() -> bool:

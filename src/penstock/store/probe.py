@@ -7,7 +7,7 @@
     list             names that were created are listed
     delete           removes them
 
-The writers are connections of their own, each opened anew, so that different endpoints of a load balancer
+The writers are connections of their own, each newly opened, so that different endpoints of a load balancer
 take part.  A probe writes ``WRITERS * ROUNDS`` small objects under ``probe/<random>/`` and removes them.
 """
 

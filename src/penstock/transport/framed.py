@@ -4,7 +4,7 @@
     transport.write <── the first push of a turn of the event loop, at once
                     <── everything else that is sent in the turn, joined, at its end
 
-Subclasses: ``client/connection.py``, and ``frontends/framed.py`` for the server's side.
+Subclasses: ``client/connections/connection.py``, and ``frontends/framed.py`` for the server's side.
 """
 
 import asyncio

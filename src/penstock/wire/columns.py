@@ -36,6 +36,7 @@ from penstock.wire.records import (
     BATCH_BYTES_MAX,
     CONTROL,
     HEADER_BYTES,
+    MS_MAX,
     RECORD_BYTES_MIN,
     Header,
     long_varint,
@@ -48,11 +49,11 @@ KEY: Final = 4
 VALUE: Final = 8
 HEADERS: Final = 16
 LANE: Final = 32
+EVERY_HEADER: Final = 64  # With HEADERS: also those whose name repeats.
 
 CHUNK_BYTES: Final = 1 << 24  # Unpacked at a time; one batch may be larger.  Spans are int32: far below.
 
 _FEW: Final = 8  # Headers of one record: so many names are compared with each other, more are looked up.
-MS_MAX: Final = ((1 << 63) - 1) // 1000  # A timestamp in microseconds has 64 bits.
 
 
 @final
@@ -88,7 +89,7 @@ class Spans:
 
 @final
 class Columns:
-    """The wanted columns of some batches; the others are empty."""
+    """The requested columns of some batches; the others are empty."""
 
     def __init__(self, data: bytes, wanted: int) -> None:
         self.data = data  # What the spans point into.
@@ -140,7 +141,7 @@ class _Cursor:
         return length
 
     def blob(self, spans: Spans | None) -> None:
-        """A byte string, noted in ``spans`` if somebody wants it."""
+        """A byte string, noted in ``spans`` if it is wanted."""
         length = self.length(-1)
         begin = self.position
         if length > 0:
@@ -254,7 +255,7 @@ def _decode_records(columns: Columns, header: Header, begin: int, stop: int, sta
 
 @final
 class _Place:
-    """Where and when the records of a batch were: all that a row has besides byte strings."""
+    """Offsets and times of the records of a batch: all that a row has besides byte strings."""
 
     def __init__(self, columns: Columns, header: Header) -> None:
         append_time = header.attributes & APPEND_TIME != 0
@@ -288,14 +289,17 @@ class _Place:
 
 
 def _decode_headers(columns: Columns, cursor: _Cursor) -> None:
-    """The headers of a record as the entries of a map: where a name repeats, the last one wins."""
+    """The headers of a record as the entries of a map: where a name repeats, the last one wins.
+
+    With EVERY_HEADER all of them, as the entries of a list.
+    """
     count = cursor.length(0)
     if not columns.wanted & HEADERS:
         for _number in range(count):
             cursor.name(None)
             cursor.blob(None)
         return
-    if count > 1 and (count > _FEW or _repeats(cursor, count)):
+    if count > 1 and not columns.wanted & EVERY_HEADER and (count > _FEW or _repeats(cursor, count)):
         _decode_last_ones(columns, cursor, count)
     else:
         for _number in range(count):

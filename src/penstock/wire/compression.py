@@ -59,7 +59,7 @@ def compress(codec: int, data: Data) -> bytes:
 
 
 def decompress(codec: int, data: Data, limit_bytes: int) -> bytes:
-    """What was given to ``compress``; InvalidBatch if it is damaged or longer than the limit."""
+    """Decompress data; InvalidBatch if it is damaged or longer than the limit."""
     unpacked, is_whole = unpack(codec, data, limit_bytes)
     if not is_whole:
         raise InvalidBatch(why=f"its {CODEC_NAMES[codec]} data is longer than {limit_bytes} bytes")
@@ -67,7 +67,7 @@ def decompress(codec: int, data: Data, limit_bytes: int) -> bytes:
 
 
 def unpack(codec: int, data: Data, limit_bytes: int) -> tuple[bytes, bool]:
-    """The same; of what is longer than the limit some of its beginning, and False."""
+    """``decompress``; of data beyond the limit some of its beginning, and False."""
     if codec == NONE:
         return bytes(data[:limit_bytes]), len(data) <= limit_bytes
     if codec == SNAPPY:

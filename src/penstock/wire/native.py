@@ -161,7 +161,7 @@ class Publish:
 @final
 @mypyc_attr(acyclic=True)
 class PublishOutcome:
-    """What became of one batch of a publish; ``error`` holds bytes for ``decode_error``, or nothing."""
+    """The outcome of one batch of a publish; ``error`` holds bytes for ``decode_error``, or nothing."""
 
     __slots__ = ("error", "offset", "partition", "state", "timestamp")
 
@@ -195,7 +195,7 @@ def frame(opcode: int, correlation: int, payload: bytes = b"") -> bytes:
 
 
 def correlation_of(body: bytes) -> int:
-    """Which request this is, or answers."""
+    """The correlation id of a request or response."""
     if len(body) < _CORRELATION_BYTES:
         raise ProtocolViolation(why="a body is shorter than its correlation id")
     return _unpack_uint32(body, 0)[0]
@@ -239,7 +239,7 @@ def decode_publish(body: bytes) -> Publish:
 
 
 def encode_published(correlation: int, outcomes: list[PublishOutcome], durability: int) -> bytes:
-    """The answer to a publish, an outcome for each batch; errors come behind the fixed part."""
+    """The response to a publish, an outcome for each batch; errors follow the fixed part."""
     pieces = [b"", _UINT32.pack(correlation), _UINT16.pack(len(outcomes))]
     pieces += [_OUTCOME.pack(each.partition, each.offset, each.timestamp, each.state) for each in outcomes]
     pieces.append(bytes((durability,)))
@@ -253,7 +253,7 @@ def encode_published(correlation: int, outcomes: list[PublishOutcome], durabilit
 def encode_published_one(
     correlation: int, partition: int, offset: int, timestamp: int, state: int, durability: int
 ) -> bytes:
-    """The answer to a publish of one batch that was not refused: the same bytes, sooner."""
+    """``encode_published`` for one batch that was not refused: the same bytes, faster."""
     return _ONE_OUTCOME.pack(OK, 28, correlation, 1, partition, offset, timestamp, state, durability)
 
 
@@ -311,12 +311,12 @@ def decode_consumer(body: bytes) -> int:
 
 
 def encode_receive(correlation: int, consumer: int, max_messages: int, wait_ms: int) -> bytes:
-    """Ask for messages, and wait for the first of them; for none: end the waits of this consumer."""
+    """Request messages, and wait for the first; a request for none ends the waits of this consumer."""
     return _RECEIVE.pack(RECEIVE, 16, correlation, consumer, max_messages, wait_ms)
 
 
 def decode_receive(body: bytes) -> tuple[int, int, int]:
-    """Consumer, most messages, longest wait."""
+    """Consumer, maximum of messages, longest wait."""
     try:
         return _unpack_receive(body, _CORRELATION_BYTES)
     except error:
@@ -324,7 +324,7 @@ def decode_receive(body: bytes) -> tuple[int, int, int]:
 
 
 def encode_credit(consumer: int, credit: int) -> bytes:
-    """Let the server push so many messages more."""
+    """Allow the server to push this many more messages."""
     return _CREDIT.pack(CREDIT, 12, UNASKED, consumer, credit)
 
 
@@ -336,7 +336,7 @@ def decode_credit(body: bytes) -> tuple[int, int]:
 
 
 def encode_ack(correlation: int, consumer: int, runs: list[Run]) -> bytes:
-    """These runs of messages are done."""
+    """Ack these runs of messages."""
     pieces = [_COUNTED.pack(ACK, 10 + 28 * len(runs), correlation, consumer, len(runs))]
     for partition, lease, start, end in runs:
         pieces.append(_RUN.pack(partition, lease, start, end))
@@ -354,7 +354,7 @@ def decode_ack(body: bytes) -> tuple[int, list[Run]]:
 
 
 def encode_commit(correlation: int, consumer: int, positions: Iterable[Position]) -> bytes:
-    """Stream groups: everything before these offsets is done."""
+    """Stream groups: commit these offsets."""
     rows = [_POSITION.pack(partition, offset) for partition, offset in positions]
     return _COUNTED.pack(COMMIT, 10 + 12 * len(rows), correlation, consumer, len(rows)) + b"".join(rows)
 
@@ -376,7 +376,7 @@ def encode_received(correlation: int, batches: list[LeasedBatch]) -> bytes:
 
 
 def encode_delivery(consumer: int, batches: list[LeasedBatch]) -> bytes:
-    """What is pushed to a consumer within its credit."""
+    """A push of batches to a consumer, within its credit."""
     pieces = [b"", _CREDIT_HEAD.pack(UNASKED, consumer)]
     _add_batches(pieces, batches)
     return _framed(DELIVERY, pieces)
@@ -426,14 +426,14 @@ def _batches(body: bytes, at: int) -> list[LeasedBatch]:
 def encode_fetch(
     correlation: int, topic: str, partition: int, offset: int, max_bytes: int, journal: bool
 ) -> bytes:
-    """Ask for batches from an offset on."""
+    """Request batches from an offset on."""
     return _framed(
         FETCH, [b"", _FETCH.pack(correlation, partition, offset, max_bytes, journal), topic.encode()]
     )
 
 
 def decode_fetch(body: bytes) -> tuple[str, int, int, int, bool]:
-    """Topic, partition, offset, most bytes, and whether it is about the journal."""
+    """Topic, partition, offset, maximum of bytes, and whether it is about the journal."""
     try:
         _, partition, offset, max_bytes, journal = _unpack_fetch(body, 0)
         topic = body[_FETCH.size :].decode("ascii")
@@ -443,7 +443,7 @@ def decode_fetch(body: bytes) -> tuple[str, int, int, int, bool]:
 
 
 def encode_fetched(correlation: int, start: int, end: int, next_offset: int, size: int) -> bytes:
-    """The answer to FETCH but for the batches, which follow as they are and are of this size."""
+    """The response to FETCH without the batches of this size, which follow as they are."""
     return _FETCHED.pack(OK, _FETCHED_BYTES + size, correlation, start, end, next_offset)
 
 

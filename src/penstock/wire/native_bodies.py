@@ -40,7 +40,7 @@ _PAYLOAD_AT: Final = 4  # Behind the correlation.
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client says first; a key, or a user, to a server that asks for them."""
+    """The first request of a client, with a key or a user if the server requires one."""
 
     versions: list[int]
     client: str
@@ -50,7 +50,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server answers: the version both will speak, and its limits."""
+    """The response of the server: the version that both use, and its limits."""
 
     version: int
     server: str
@@ -58,10 +58,11 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     requests_max: int  # In flight on one connection; more are left unread until some are answered.
     receive_messages_max: int  # What one receive may ask for.
     resume_ms: int  # How long the consumers of a lost connection are kept.
+    node: int = 0  # In a cluster: the number of this node; 0: there is no cluster.
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client needs to encode batches for a topic, and in a cluster where to send them."""
+    """What a client needs to encode batches for a topic, and the owners in a cluster."""
 
     version: int
     settings: TopicSettings
@@ -98,7 +99,7 @@ class OpenedConsumer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NackBody(msgspec.Struct, frozen=True, array_like=True):
-    """The work on these runs failed."""
+    """Processing of these runs failed."""
 
     consumer: int
     runs: list[Run]
@@ -109,7 +110,7 @@ class NackBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectBody(msgspec.Struct, frozen=True, array_like=True):
-    """These runs are no good."""
+    """Dead-letter these runs, for one reason."""
 
     consumer: int
     runs: list[Run]
@@ -117,7 +118,7 @@ class RejectBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExtendBody(msgspec.Struct, frozen=True, array_like=True):
-    """Keep these leases, each a partition and its number, for so long from now."""
+    """Extend these leases, each given by partition and number, counted from now."""
 
     consumer: int
     leases: list[tuple[int, int]]
@@ -125,7 +126,7 @@ class ExtendBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WireMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message that the server shall place itself."""
+    """A message whose partition the server chooses."""
 
     value: bytes | None
     key: bytes | None = None
@@ -147,7 +148,7 @@ class PublishMessages(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WireReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """Where one of them is now."""
+    """The position of a published message."""
 
     partition: int
     offset: int | None
@@ -157,7 +158,7 @@ class WireReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AckAndPublish(msgspec.Struct, frozen=True, array_like=True):
-    """These runs are done, and these messages (topic, message) go out: both or neither."""
+    """Ack these runs and publish these messages (topic, message), atomically."""
 
     consumer: int
     runs: list[Run]
@@ -165,7 +166,7 @@ class AckAndPublish(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShownValue:
-    """A value that came as its repr."""
+    """A value that was sent as its repr."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -239,7 +240,7 @@ def decode_error(data: bytes) -> PenstockError:
 
 
 def error_frame(correlation: int, error: PenstockError) -> bytes:
-    """The answer to a request that was refused."""
+    """The response to a request that was refused."""
     return frame(ERROR, correlation, encode_error(error))
 
 
@@ -249,7 +250,7 @@ def decode_error_frame(body: bytes) -> PenstockError:
 
 
 def consumer_closed_frame(consumer: int, error: PenstockError) -> bytes:
-    """The server has closed a consumer, and why."""
+    """The server has closed a consumer, with the reason."""
     return frame(CONSUMER_CLOSED, UNASKED, consumer.to_bytes(4, "big") + encode_error(error))
 
 
@@ -258,7 +259,7 @@ def decode_consumer_closed(body: bytes) -> tuple[int, PenstockError]:
 
 
 def assigned_frame(consumer: int, partitions: list[int]) -> bytes:
-    """A stream consumer works on these partitions from now on."""
+    """The partitions of a stream consumer from now on."""
     return frame(ASSIGNED, UNASKED, consumer.to_bytes(4, "big") + msgspec.msgpack.encode(partitions))
 
 
@@ -268,7 +269,7 @@ def decode_assigned(body: bytes) -> tuple[int, list[int]]:
 
 
 def ok_frame(correlation: int, value: Any) -> bytes:
-    """The answer to a request, as msgpack."""
+    """The response to a request, as msgpack."""
     return encode_body(OK, correlation, value)
 
 

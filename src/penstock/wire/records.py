@@ -49,6 +49,7 @@ SEQUENCES: Final = 1 << 31  # A producer's numbers are int32: from 0 up to this,
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value length, header count.
 BATCH_BYTES_MAX: Final = 1 << 28  # Packed or unpacked: a whole segment of the default size.
 RECORDS_MAX: Final = 1_000_000  # Bounds the objects that one small compressed batch can make us build.
+MS_MAX: Final = ((1 << 63) - 1) // 1000  # A timestamp in microseconds, as Spark has them, has 64 bits.
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets that one batch can span: a delta has 31 bits.
 OFFSET_MAX: Final = (1 << 62) - 1  # Compiled code holds numbers up to here in a machine word.
 
@@ -262,7 +263,7 @@ def _delta_no_key(delta: int) -> bytes:
 
 @final
 class BatchBuilder:
-    """Collects the records of one batch; ``build`` once, then throw it away."""
+    """Collects the records of one batch; ``build`` is called once."""
 
     def __init__(self) -> None:
         self.count = 0  # Records so far.
@@ -407,12 +408,12 @@ def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0)
 
 
 def place_batch(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch, which is all of ``batch``, its place in a log; the checksum does not cover it."""
+    """Write the offset and leader epoch of a batch, which the checksum does not cover."""
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - SIZE_BEGIN, leader_epoch)
 
 
 def stamp_batch(batch: bytearray, timestamp: int, cleared: int = 0) -> None:
-    """Make a timestamp that of every record (LogAppendTime), clear some attributes, sum the batch again."""
+    """Set the timestamp of every record (LogAppendTime), clear some attributes, write the checksum."""
     _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes_of(batch) & ~cleared | APPEND_TIME)
     _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp)
     seal_batch(batch)
@@ -425,12 +426,12 @@ def clear_attributes(batch: bytearray, cleared: int) -> None:
 
 
 def number_batch(batch: bytearray, producer_id: int, sequence: int) -> None:
-    """Make a batch that of a producer, which numbers its records from ``sequence`` on; it is to be sealed."""
+    """Set the producer of a batch and the sequence number of its first record; seal it afterwards."""
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
 
 
 def recount_batch(batch: bytearray, last_offset_delta: int, count: int) -> None:
-    """Records were cut out of a batch: write its size, extent, count and checksum again."""
+    """Write size, extent, count and checksum of a batch from which records were removed."""
     _INT32.pack_into(batch, _SIZE_AT, len(batch) - SIZE_BEGIN)
     _INT32.pack_into(batch, _LAST_OFFSET_DELTA_AT, last_offset_delta)
     _INT32.pack_into(batch, _COUNT_AT, count)
@@ -492,30 +493,27 @@ def read_header(data: Buffer, position: int = 0) -> Header:
     ) = _unpack_header(data, position)  # fmt: skip
     if magic != MAGIC:
         raise InvalidBatch(why=f"its format is {magic}, and only {MAGIC} is supported")
-    header = Header(
-        base_offset, length + SIZE_BEGIN, leader_epoch, crc, attributes, last_offset_delta,
+    size = length + SIZE_BEGIN
+    span = last_offset_delta + 1
+    codec = attributes & CODEC_MASK
+    lane = lane_of(attributes)
+    # What no writer means and no reader could use.
+    if not HEADER_BYTES <= size <= BATCH_BYTES_MAX:
+        raise InvalidBatch(why=f"its size is {size} bytes")
+    if span < 1 or not 0 <= base_offset <= OFFSET_MAX - span:
+        raise InvalidBatch(why=f"it spans {span} offsets from {base_offset}")
+    if not 0 <= count <= min(RECORDS_MAX, span):
+        raise InvalidBatch(why=f"it has {count} records in {span} offsets")
+    if codec > _CODEC_LAST:
+        raise InvalidBatch(why=f"there is no codec {codec}")
+    if size < HEADER_BYTES + (min(count, 1) if codec else count * RECORD_BYTES_MIN):
+        raise InvalidBatch(why=f"{count} records do not fit into {size} bytes")
+    if not _LANE_LOWEST <= lane <= _LANE_HIGHEST:
+        raise InvalidBatch(why=f"there is no lane {lane}")
+    return Header(
+        base_offset, size, leader_epoch, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
-    _check_header(header)
-    return header
-
-
-def _check_header(header: Header) -> None:
-    """Refuse what no writer means and no reader could use."""
-    span = header.last_offset_delta + 1
-    if not HEADER_BYTES <= header.size <= BATCH_BYTES_MAX:
-        raise InvalidBatch(why=f"its size is {header.size} bytes")
-    if span < 1 or not 0 <= header.base_offset <= OFFSET_MAX - span:
-        raise InvalidBatch(why=f"it spans {span} offsets from {header.base_offset}")
-    if not 0 <= header.count <= min(RECORDS_MAX, span):
-        raise InvalidBatch(why=f"it has {header.count} records in {span} offsets")
-    if header.codec > _CODEC_LAST:
-        raise InvalidBatch(why=f"there is no codec {header.codec}")
-    least = min(header.count, 1) if header.codec else header.count * RECORD_BYTES_MIN
-    if header.size < HEADER_BYTES + least:
-        raise InvalidBatch(why=f"{header.count} records do not fit into {header.size} bytes")
-    if not _LANE_LOWEST <= header.lane <= _LANE_HIGHEST:
-        raise InvalidBatch(why=f"there is no lane {header.lane}")
 
 
 def check_batch(data: Buffer, position: int = 0) -> Header:

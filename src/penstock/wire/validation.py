@@ -23,11 +23,11 @@ from typing import Final, final
 
 from penstock.errors import InvalidBatch, InvalidRecords, MessageTooLarge
 from penstock.types import i64
-from penstock.wire.columns import MS_MAX
 from penstock.wire.compression import unpack
 from penstock.wire.records import (
     BATCH_BYTES_MAX,
     HEADER_BYTES,
+    MS_MAX,
     RECORD_BYTES_MIN,
     Header,
     long_varint,

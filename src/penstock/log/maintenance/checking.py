@@ -19,12 +19,11 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidBatch
-from penstock.log.damage import OFFSET_END, DamagedRange
+from penstock.log.damage import DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
-from penstock.log.log import START, begun_at
-from penstock.log.recovery import closed_as, is_room, scan_over, segment_bases, shortage
-from penstock.log.scan import Scan
+from penstock.log.recovery import START, begun_at, closed_as, is_room, scan_over, segment_bases, shortage
+from penstock.log.scan import OFFSET_END, Scan
 from penstock.log.segment import CUT, INDEX, LANES, REWRITE, Segment, unused_name
 from penstock.wire.records import (
     HEADER_BYTES,
@@ -42,7 +41,7 @@ DAMAGED: Final = ".damaged-"  # Then the position that the bytes had in their se
 COPY_BYTES: Final = 4 * 1024 * 1024
 INDEX_BYTES: Final = 4096
 
-Watch = Callable[[int], None]  # Told of bytes that were read.
+Watch = Callable[[int], None]  # Called with the number of bytes read.
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +53,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     end_position: int = 0
     first_offset: int = 0
     end_offset: int = 0
-    derived: bool = False  # The file is made again by the next open: nothing is lost.
+    derived: bool = False  # The next open rebuilds the file: nothing is lost.
     note: bool = False  # No damage, but worth knowing.
 
     @property
@@ -217,7 +216,7 @@ def _drop_index(segment: Segment) -> None:
 
 
 def _rewrite(segment: Segment, check: SegmentCheck) -> Iterator[Repaired]:
-    """Write a segment anew, without what is damaged."""
+    """Rewrite a segment without its damaged batches."""
     files = segment.files
     source = files.open(segment.log_path, create=False)
     target = files.open(segment.path + REWRITE, create=True)

@@ -41,23 +41,13 @@ SLICE_BYTES: Final = 1 << 20  # ... if they are small.
 SHORT_BYTES: Final = 32  # A longer key is mapped by its digest; two keys with one digest will not be met.
 
 
-def compact(log: Log, now_ms: int, tombstone_ms: int, keys_max: int = KEYS_MAX) -> RewriteReport:
-    """Compact ``log`` if it is worth it."""
-    steps = compact_steps(log, now_ms, tombstone_ms, keys_max)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            report: RewriteReport = done.value
-            return report
-
-
-def compact_steps(
+def compact(
     log: Log, now_ms: int, tombstone_ms: int, keys_max: int = KEYS_MAX
 ) -> Generator[FetchedSegment | None, None, RewriteReport]:
-    """``compact`` in steps of some milliseconds; between them the caller may use the log.
+    """Compact ``log`` if it is worth it.
 
-    A step may be a segment to wait for.
+    In steps of some milliseconds; between them the caller may use the log.  A step may be a segment to wait
+    for.
     """
     if not _worthwhile(log, now_ms, tombstone_ms):
         return RewriteReport()
@@ -66,7 +56,7 @@ def compact_steps(
     newest: dict[bytes, int] = {}
     mapped = yield from _map_keys(log, min(upto, log.unstable), keys_max, newest)
     pass_ = _Pass(newest, mapped, now_ms - tombstone_ms)
-    report = yield from log.rewrite_steps(pass_.keep, upto)
+    report = yield from log.rewrite(pass_.keep, upto)
     log.cleaned = Cleaned(upto=mapped, at_ms=now_ms, oldest_tombstone_ms=pass_.oldest_tombstone_ms)
     return report
 

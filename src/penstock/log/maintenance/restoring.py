@@ -20,6 +20,7 @@ Cost: that of appending.  Nothing is decoded; checksums are verified.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from penstock.errors import InvalidBatch, RestoreRefused
 from penstock.log.files import Files
@@ -62,6 +63,8 @@ class Restoration:
         self._directory = f"{log.path}/{RESTORING}"
         files.remove_tree(self._directory)  # Of one that was given up.
         files.make_directory(self._directory)
+        if files.cache:  # No round commits it: it is durable when the store has the installed segments.
+            config = replace(config, durability="memory")
         self.staged = Log.open(files, self._directory, config, start)
 
     @property
@@ -77,7 +80,12 @@ class Restoration:
             if header.next_offset > self.staged.end:
                 self._add(header, data[at : at + header.size])
             at += header.size
+        self._written()
         return self.staged.end
+
+    def _written(self) -> None:
+        if self._files.cache:
+            self.staged.sync()  # It does not wait for the disk.
 
     def _add(self, header: Header, batch: bytes) -> None:
         base = header.base_offset
@@ -106,6 +114,7 @@ class Restoration:
             why = f"the log begins at {self._log.start} by now"
             raise RestoreRefused(start=self.start, end=self.end, why=why)
         self._span(self.end)
+        self._written()
 
     def install(self) -> Iterator[None]:
         """Move the segments into the log, one a step; after each the caller may use the log."""

@@ -25,7 +25,7 @@ def retention_cut(
 ) -> int:
     """The offset below which everything may be deleted: never above ``keep_from``.
 
-    None keeps for ever, or without limit.  The active segment counts like the
+    None keeps forever, or without limit.  The active segment counts like the
     others for time: an answer above its base offset asks the caller to roll it
     first.  For size it always stays.
     """

@@ -9,6 +9,10 @@
         replicas: list[Int32] = []
         leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)  a part of its own
 
+    @api(1, versions=(4, 18), flexible=12)                                  short lengths and tags from 12 on
+    class FetchRequest(KafkaMessage):
+        partitions: list[FetchPartition] = []
+
 ``X | None`` without ``nullable`` may be null in every version.  A field that a version does not have keeps
 its default when it is read, and is left out when it is written.  The order of the fields is their order on
 the wire.
@@ -16,8 +20,9 @@ the wire.
 To a type checker a message is a plain class of ints, strings and lists; ``codec`` compiles the annotations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeVar
 
 from msgspec import Struct
 
@@ -60,7 +65,6 @@ Int8 = Annotated[int, Fixed("b", 1)]
 Int16 = Annotated[int, Fixed("h", 2)]
 UInt16 = Annotated[int, Fixed("H", 2)]
 Int32 = Annotated[int, Fixed("i", 4)]
-UInt32 = Annotated[int, Fixed("I", 4)]
 Int64 = Annotated[int, Fixed("q", 8)]
 Float64 = Annotated[float, Fixed("d", 8)]
 Uuid = Annotated[bytes, Fixed("16s", 16)]  # Sixteen bytes: never shown, often compared.
@@ -84,3 +88,16 @@ class KafkaMessage(Part):
     KEY: ClassVar[int]  # Of the API, in Kafka's numbers.
     VERSIONS: ClassVar[tuple[int, int]]  # The first and the last that we speak.
     FLEXIBLE: ClassVar[int]  # From this version on: short lengths and tagged fields.
+
+
+MessageT = TypeVar("MessageT", bound=KafkaMessage)
+
+
+def api(key: int, *, versions: tuple[int, int], flexible: int) -> Callable[[type[MessageT]], type[MessageT]]:
+    """Declare to which API a message belongs, in which versions."""
+
+    def declared(message: type[MessageT]) -> type[MessageT]:
+        message.KEY, message.VERSIONS, message.FLEXIBLE = key, versions, flexible
+        return message
+
+    return declared

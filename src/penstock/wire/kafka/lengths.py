@@ -1,7 +1,7 @@
 """Lengths and counts of the flexible versions: numbers of one to five bytes, and tagged fields passed over.
 
-A length is written as the number above it, so that 0 says null; whoever reads one compares it with what is
-left of the message before anything is made for it.
+A length is written as the next higher number, so that 0 means null.  It is compared with the rest of the
+message before anything is allocated for it.
 """
 
 from typing import NoReturn
@@ -33,7 +33,7 @@ def passed_over(data: memoryview, at: int) -> int:
 
 
 def refuse() -> NoReturn:
-    """For what no message contains."""
+    """Refuse a length that no valid message has."""
     raise ProtocolViolation(why="a length in the message does not fit")
 
 

@@ -1,4 +1,4 @@
-"""Produce by hand: the one message and answer that come by the ten thousand with little in each.
+"""Produce, decoded and encoded by hand, because small requests of it are the most frequent ones.
 
     read_produce    ProduceRequest of the flexible versions, 9 to 13
     write_produced  ProduceResponse of the same, if every partition is just told its offset
@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.lengths import passed_over, refuse, varint, varint_bytes
-from penstock.wire.kafka.messages.leaders import NO_LEADER
+from penstock.wire.kafka.messages.parts import NO_LEADER
 from penstock.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -101,7 +101,7 @@ def _behind_tags(data: memoryview, at: int) -> int:
 
 
 def write_produced(answer: ProduceResponse, version: int) -> bytearray | None:
-    """The answer, or None if it says more than offsets."""
+    """The response, or None if it has more than offsets."""
     if answer.node_endpoints or answer.throttle_time_ms:
         return None
     out = bytearray()

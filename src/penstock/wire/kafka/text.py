@@ -18,21 +18,19 @@ class Text:
         self._lines.append("    " * self._depth + text)
 
     def open(self, text: str) -> None:
-        """A line that others belong to, up to ``close``."""
+        """Begin a block with this line, up to ``close``."""
         self.line(text)
         self._depth += 1
 
     def close(self) -> None:
-        """The end of a block."""
         self._depth -= 1
 
     def fresh(self) -> str:
-        """A variable that nobody has."""
         self._names += 1
         return f"v{self._names}"
 
     def know(self, thing: Any) -> str:
-        """The name of something that the lines use."""
+        """The name under which the lines can use a value."""
         name = f"k{len(self.known)}"
         self.known[name] = thing
         return name
@@ -42,7 +40,7 @@ class Text:
 
 
 def constant(field: Field, text: Text) -> str:
-    """A field's default as an expression; lists and parts are made anew each time."""
+    """A field's default as an expression; lists and parts are created each time."""
     if isinstance(field.default, list):
         return "[]"
     if isinstance(field.default, int | float | str | bytes | None):

@@ -29,33 +29,33 @@ _MAPS: Final = {
 }
 
 
-class Answer(msgspec.Struct, rename="pascal", kw_only=True, omit_defaults=True, gc=False):
+class SqsAnswer(msgspec.Struct, rename="pascal", kw_only=True, omit_defaults=True, gc=False):
     """An answer without content, and the base of the others."""
 
 
-class QueueUrl(Answer, kw_only=True):
+class QueueUrl(SqsAnswer, kw_only=True):
     queue_url: str
 
 
-class QueueUrls(Answer, kw_only=True):
+class QueueUrls(SqsAnswer, kw_only=True):
     queue_urls: list[str] = []
     next_token: str | None = None
 
 
-class SourceQueues(Answer, kw_only=True):
+class SourceQueues(SqsAnswer, kw_only=True):
     queue_urls: list[str] = msgspec.field(name="queueUrls")
     next_token: str | None = None
 
 
-class QueueAttributes(Answer, kw_only=True):
+class QueueAttributes(SqsAnswer, kw_only=True):
     attributes: dict[str, str] = {}
 
 
-class QueueTags(Answer, kw_only=True):
+class QueueTags(SqsAnswer, kw_only=True):
     tags: dict[str, str] = {}
 
 
-class Sent(Answer, kw_only=True):
+class Sent(SqsAnswer, kw_only=True):
     id: str | None = None
     md5_of_message_body: str = msgspec.field(name="MD5OfMessageBody")
     md5_of_message_attributes: str | None = msgspec.field(default=None, name="MD5OfMessageAttributes")
@@ -66,7 +66,7 @@ class Sent(Answer, kw_only=True):
     sequence_number: str | None = None
 
 
-class IncomingMessage(Answer, kw_only=True):
+class IncomingMessage(SqsAnswer, kw_only=True):
     message_id: str
     receipt_handle: str
     md5_of_body: str = msgspec.field(name="MD5OfBody")
@@ -76,7 +76,7 @@ class IncomingMessage(Answer, kw_only=True):
     message_attributes: dict[str, AttributeValue] = {}
 
 
-class Received(Answer, kw_only=True):
+class ReceivedMessages(SqsAnswer, kw_only=True):
     messages: list[IncomingMessage] = []
 
 
@@ -96,7 +96,7 @@ class BatchResult(msgspec.Struct, rename="pascal", kw_only=True):
     failed: list[BatchError]
 
 
-class MoveTaskHandle(Answer, kw_only=True):
+class MoveTaskHandle(SqsAnswer, kw_only=True):
     task_handle: str
 
 
@@ -104,7 +104,7 @@ class MovedCount(msgspec.Struct, rename="pascal", kw_only=True):
     approximate_number_of_messages_moved: int
 
 
-class MoveTaskEntry(Answer, kw_only=True):
+class MoveTaskEntry(SqsAnswer, kw_only=True):
     task_handle: str | None = None
     status: str
     source_arn: str
@@ -116,11 +116,11 @@ class MoveTaskEntry(Answer, kw_only=True):
     started_timestamp: int
 
 
-class MoveTasks(Answer, kw_only=True):
+class MoveTaskList(SqsAnswer, kw_only=True):
     results: list[MoveTaskEntry] = []
 
 
-AnyAnswer = Answer | BatchResult | MovedCount
+AnyAnswer = SqsAnswer | BatchResult | MovedCount
 
 _encode: Final = msgspec.json.Encoder().encode
 

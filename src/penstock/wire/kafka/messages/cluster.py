@@ -1,6 +1,6 @@
 """What a server is and speaks: ApiVersions, DescribeCluster, DescribeQuorum."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from penstock.wire.kafka.fields import (
     NO_UUID,
@@ -15,14 +15,12 @@ from penstock.wire.kafka.fields import (
     UInt16,
     Uuid,
     Versions,
+    api,
 )
 
 
+@api(18, versions=(0, 4), flexible=3)
 class ApiVersionsRequest(KafkaMessage):
-    KEY: ClassVar = 18
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 3
-
     client_software_name: Annotated[String, Versions(3)] = ""
     client_software_version: Annotated[String, Versions(3)] = ""
 
@@ -51,11 +49,8 @@ class FinalizedFeatureKey(Part):
     min_version_level: Int16 = 0
 
 
+@api(18, versions=(0, 4), flexible=3)
 class ApiVersionsResponse(KafkaMessage):
-    KEY: ClassVar = 18
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 3
-
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = []
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
@@ -65,11 +60,8 @@ class ApiVersionsResponse(KafkaMessage):
     zk_migration_ready: Annotated[Bool, Versions(3, tag=3)] = False
 
 
+@api(60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(KafkaMessage):
-    KEY: ClassVar = 60
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, Versions(1)] = 1
     include_fenced_brokers: Annotated[Bool, Versions(2)] = False
@@ -85,11 +77,8 @@ class DescribeClusterBroker(Part):
     is_fenced: Annotated[Bool, Versions(2)] = False
 
 
+@api(60, versions=(0, 2), flexible=0)
 class DescribeClusterResponse(KafkaMessage):
-    KEY: ClassVar = 60
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -109,11 +98,8 @@ class DescribeQuorumTopic(Part):
     partitions: list[DescribeQuorumPartition] = []
 
 
+@api(55, versions=(0, 2), flexible=0)
 class DescribeQuorumRequest(KafkaMessage):
-    KEY: ClassVar = 55
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     topics: list[DescribeQuorumTopic] = []
 
 
@@ -160,11 +146,8 @@ class QuorumNode(Part):
     listeners: Annotated[list[QuorumListener], Versions(2)] = []
 
 
+@api(55, versions=(0, 2), flexible=0)
 class DescribeQuorumResponse(KafkaMessage):
-    KEY: ClassVar = 55
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     error_code: Int16 = 0
     error_message: Annotated[String | None, Versions(2)] = ""
     topics: list[QuorumTopic] = []

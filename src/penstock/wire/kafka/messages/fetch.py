@@ -1,6 +1,6 @@
 """Reading records: Fetch."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import field
 
@@ -16,8 +16,9 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
-from penstock.wire.kafka.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
+from penstock.wire.kafka.messages.parts import LeaderIdAndEpoch, NodeEndpoint
 
 
 class ReplicaState(Part):
@@ -52,11 +53,8 @@ class ForgottenTopic(Part):
     partitions: list[Int32] = []
 
 
+@api(1, versions=(4, 18), flexible=12)
 class FetchRequest(KafkaMessage):
-    KEY: ClassVar = 1
-    VERSIONS: ClassVar = (4, 18)
-    FLEXIBLE: ClassVar = 12
-
     cluster_id: Annotated[String | None, Versions(12, tag=0)] = None
     replica_id: Annotated[Int32, Versions(0, 14)] = -1
     replica_state: Annotated[ReplicaState, Versions(15, tag=1)] = field(default_factory=ReplicaState)
@@ -112,11 +110,8 @@ class FetchableTopicResponse(Part):
     partitions: list[PartitionData] = []
 
 
+@api(1, versions=(4, 18), flexible=12)
 class FetchResponse(KafkaMessage):
-    KEY: ClassVar = 1
-    VERSIONS: ClassVar = (4, 18)
-    FLEXIBLE: ClassVar = 12
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Versions(7)] = 0
     session_id: Annotated[Int32, Versions(7)] = 0

@@ -1,8 +1,20 @@
 """Which topics and partitions there are: Metadata, DescribeTopicPartitions."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import NO_UUID, Bool, Int16, Int32, KafkaMessage, Part, String, Uuid, Versions
+from penstock.wire.kafka.fields import (
+    NO_UUID,
+    Bool,
+    Int16,
+    Int32,
+    KafkaMessage,
+    Part,
+    String,
+    Uuid,
+    Versions,
+    api,
+)
+from penstock.wire.kafka.messages.parts import TopicCursor
 
 
 class MetadataRequestTopic(Part):
@@ -12,11 +24,8 @@ class MetadataRequestTopic(Part):
     name: Annotated[String | None, Versions(nullable=10)] = ""
 
 
+@api(3, versions=(0, 13), flexible=9)
 class MetadataRequest(KafkaMessage):
-    KEY: ClassVar = 3
-    VERSIONS: ClassVar = (0, 13)
-    FLEXIBLE: ClassVar = 9
-
     topics: Annotated[list[MetadataRequestTopic] | None, Versions(nullable=1)] = []
     allow_auto_topic_creation: Annotated[Bool, Versions(4)] = True
     include_cluster_authorized_operations: Annotated[Bool, Versions(8, 10)] = False
@@ -55,11 +64,8 @@ class MetadataResponseTopic(Part):
     topic_authorized_operations: Annotated[Int32, Versions(8)] = -2147483648
 
 
+@api(3, versions=(0, 13), flexible=9)
 class MetadataResponse(KafkaMessage):
-    KEY: ClassVar = 3
-    VERSIONS: ClassVar = (0, 13)
-    FLEXIBLE: ClassVar = 9
-
     throttle_time_ms: Annotated[Int32, Versions(3)] = 0
     brokers: list[MetadataResponseBroker] = []
     cluster_id: Annotated[String | None, Versions(2)] = None
@@ -75,21 +81,11 @@ class TopicRequest(Part):
     name: String = ""
 
 
-class DescribeTopicPartitionsRequestCursor(Part):
-    """The first topic and partition index to fetch details for."""
-
-    topic_name: String = ""
-    partition_index: Int32 = 0
-
-
+@api(75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest(KafkaMessage):
-    KEY: ClassVar = 75
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     topics: list[TopicRequest] = []
     response_partition_limit: Int32 = 2000
-    cursor: DescribeTopicPartitionsRequestCursor | None = None
+    cursor: TopicCursor | None = None
 
 
 class DescribeTopicPartitionsResponsePartition(Part):
@@ -117,18 +113,8 @@ class DescribeTopicPartitionsResponseTopic(Part):
     topic_authorized_operations: Int32 = -2147483648
 
 
-class DescribeTopicPartitionsResponseCursor(Part):
-    """The next topic and partition index to fetch details for."""
-
-    topic_name: String = ""
-    partition_index: Int32 = 0
-
-
+@api(75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsResponse(KafkaMessage):
-    KEY: ClassVar = 75
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    next_cursor: DescribeTopicPartitionsResponseCursor | None = None
+    next_cursor: TopicCursor | None = None

@@ -3,9 +3,9 @@
 ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Int8, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
+from penstock.wire.kafka.fields import Int8, Int16, Int32, Int64, KafkaMessage, Part, String, Versions, api
 
 
 class ListOffsetsPartition(Part):
@@ -23,11 +23,8 @@ class ListOffsetsTopic(Part):
     partitions: list[ListOffsetsPartition] = []
 
 
+@api(2, versions=(1, 11), flexible=6)
 class ListOffsetsRequest(KafkaMessage):
-    KEY: ClassVar = 2
-    VERSIONS: ClassVar = (1, 11)
-    FLEXIBLE: ClassVar = 6
-
     replica_id: Int32 = 0
     isolation_level: Annotated[Int8, Versions(2)] = 0
     topics: list[ListOffsetsTopic] = []
@@ -51,11 +48,8 @@ class ListOffsetsTopicResponse(Part):
     partitions: list[ListOffsetsPartitionResponse] = []
 
 
+@api(2, versions=(1, 11), flexible=6)
 class ListOffsetsResponse(KafkaMessage):
-    KEY: ClassVar = 2
-    VERSIONS: ClassVar = (1, 11)
-    FLEXIBLE: ClassVar = 6
-
     throttle_time_ms: Annotated[Int32, Versions(2)] = 0
     topics: list[ListOffsetsTopicResponse] = []
 
@@ -75,11 +69,8 @@ class OffsetForLeaderTopic(Part):
     partitions: list[OffsetForLeaderPartition] = []
 
 
+@api(23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochRequest(KafkaMessage):
-    KEY: ClassVar = 23
-    VERSIONS: ClassVar = (2, 4)
-    FLEXIBLE: ClassVar = 4
-
     replica_id: Annotated[Int32, Versions(3)] = -2
     topics: list[OffsetForLeaderTopic] = []
 
@@ -100,11 +91,8 @@ class OffsetForLeaderTopicResult(Part):
     partitions: list[LeaderEpochEndOffset] = []
 
 
+@api(23, versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochResponse(KafkaMessage):
-    KEY: ClassVar = 23
-    VERSIONS: ClassVar = (2, 4)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Int32 = 0
     topics: list[OffsetForLeaderTopicResult] = []
 
@@ -123,11 +111,8 @@ class DeleteRecordsTopic(Part):
     partitions: list[DeleteRecordsPartition] = []
 
 
+@api(21, versions=(0, 2), flexible=2)
 class DeleteRecordsRequest(KafkaMessage):
-    KEY: ClassVar = 21
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     topics: list[DeleteRecordsTopic] = []
     timeout_ms: Int32 = 0
 
@@ -147,10 +132,7 @@ class DeleteRecordsTopicResult(Part):
     partitions: list[DeleteRecordsPartitionResult] = []
 
 
+@api(21, versions=(0, 2), flexible=2)
 class DeleteRecordsResponse(KafkaMessage):
-    KEY: ClassVar = 21
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult] = []

@@ -1,6 +1,6 @@
 """Writing records: Produce, InitProducerId."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import field
 
@@ -15,8 +15,9 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
-from penstock.wire.kafka.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
+from penstock.wire.kafka.messages.parts import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Part):
@@ -34,11 +35,8 @@ class TopicProduceData(Part):
     partition_data: list[PartitionProduceData] = []
 
 
+@api(0, versions=(3, 13), flexible=9)
 class ProduceRequest(KafkaMessage):
-    KEY: ClassVar = 0
-    VERSIONS: ClassVar = (3, 13)
-    FLEXIBLE: ClassVar = 9
-
     transactional_id: String | None = None
     acks: Int16 = 0
     timeout_ms: Int32 = 0
@@ -71,32 +69,23 @@ class TopicProduceResponse(Part):
     partition_responses: list[PartitionProduceResponse] = []
 
 
+@api(0, versions=(3, 13), flexible=9)
 class ProduceResponse(KafkaMessage):
-    KEY: ClassVar = 0
-    VERSIONS: ClassVar = (3, 13)
-    FLEXIBLE: ClassVar = 9
-
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Int32 = 0
     node_endpoints: Annotated[list[NodeEndpoint], Versions(10, tag=0)] = []
 
 
+@api(22, versions=(0, 5), flexible=2)
 class InitProducerIdRequest(KafkaMessage):
-    KEY: ClassVar = 22
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 2
-
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
     producer_id: Annotated[Int64, Versions(3)] = -1
     producer_epoch: Annotated[Int16, Versions(3)] = -1
 
 
+@api(22, versions=(0, 5), flexible=2)
 class InitProducerIdResponse(KafkaMessage):
-    KEY: ClassVar = 22
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id: Int64 = -1

@@ -1,40 +1,28 @@
 """Who a client is: SaslHandshake, SaslAuthenticate."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import NEVER, Bytes, Int16, Int64, KafkaMessage, String, Versions
+from penstock.wire.kafka.fields import NEVER, Bytes, Int16, Int64, KafkaMessage, String, Versions, api
 
 
+@api(17, versions=(0, 1), flexible=NEVER)
 class SaslHandshakeRequest(KafkaMessage):
-    KEY: ClassVar = 17
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = NEVER
-
     mechanism: String = ""
 
 
+@api(17, versions=(0, 1), flexible=NEVER)
 class SaslHandshakeResponse(KafkaMessage):
-    KEY: ClassVar = 17
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = NEVER
-
     error_code: Int16 = 0
     mechanisms: list[String] = []
 
 
+@api(36, versions=(0, 2), flexible=2)
 class SaslAuthenticateRequest(KafkaMessage):
-    KEY: ClassVar = 36
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     auth_bytes: Bytes = b""
 
 
+@api(36, versions=(0, 2), flexible=2)
 class SaslAuthenticateResponse(KafkaMessage):
-    KEY: ClassVar = 36
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     error_code: Int16 = 0
     error_message: String | None = ""
     auth_bytes: Bytes = b""

@@ -1,26 +1,17 @@
 """Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Bool, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
-
-
-class AddPartitionsToTxnTopic(Part):
-    """The partitions to add to the transaction."""
-
-    name: String = ""
-    partitions: list[Int32] = []
+from penstock.wire.kafka.fields import Bool, Int16, Int32, Int64, KafkaMessage, Part, String, Versions, api
+from penstock.wire.kafka.messages.parts import NamePartitions, PartitionError
 
 
+@api(24, versions=(0, 3), flexible=3)
 class AddPartitionsToTxnRequest(KafkaMessage):
-    KEY: ClassVar = 24
-    VERSIONS: ClassVar = (0, 3)
-    FLEXIBLE: ClassVar = 3
-
     v3_and_below_transactional_id: String = ""
     v3_and_below_producer_id: Int64 = 0
     v3_and_below_producer_epoch: Int16 = 0
-    v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
+    v3_and_below_topics: list[NamePartitions] = []
 
 
 class AddPartitionsToTxnPartitionResult(Part):
@@ -37,51 +28,36 @@ class AddPartitionsToTxnTopicResult(Part):
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
 
 
+@api(24, versions=(0, 3), flexible=3)
 class AddPartitionsToTxnResponse(KafkaMessage):
-    KEY: ClassVar = 24
-    VERSIONS: ClassVar = (0, 3)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Int32 = 0
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
 
 
+@api(25, versions=(0, 4), flexible=3)
 class AddOffsetsToTxnRequest(KafkaMessage):
-    KEY: ClassVar = 25
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 3
-
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     group_id: String = ""
 
 
+@api(25, versions=(0, 4), flexible=3)
 class AddOffsetsToTxnResponse(KafkaMessage):
-    KEY: ClassVar = 25
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
 
 
+@api(26, versions=(0, 5), flexible=3)
 class EndTxnRequest(KafkaMessage):
-    KEY: ClassVar = 26
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     committed: Bool = False
 
 
+@api(26, versions=(0, 5), flexible=3)
 class EndTxnResponse(KafkaMessage):
-    KEY: ClassVar = 26
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id: Annotated[Int64, Versions(5)] = -1
@@ -104,11 +80,8 @@ class TxnOffsetCommitRequestTopic(Part):
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
+@api(28, versions=(0, 5), flexible=3)
 class TxnOffsetCommitRequest(KafkaMessage):
-    KEY: ClassVar = 28
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     transactional_id: String = ""
     group_id: String = ""
     producer_id: Int64 = 0
@@ -119,24 +92,14 @@ class TxnOffsetCommitRequest(KafkaMessage):
     topics: list[TxnOffsetCommitRequestTopic] = []
 
 
-class TxnOffsetCommitResponsePartition(Part):
-    """The responses for each partition in the topic."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-
-
 class TxnOffsetCommitResponseTopic(Part):
     """The responses for each topic."""
 
     name: String = ""
-    partitions: list[TxnOffsetCommitResponsePartition] = []
+    partitions: list[PartitionError] = []
 
 
+@api(28, versions=(0, 5), flexible=3)
 class TxnOffsetCommitResponse(KafkaMessage):
-    KEY: ClassVar = 28
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = []

@@ -1,15 +1,10 @@
 """Who may do what: DescribeAcls, CreateAcls, DeleteAcls."""
 
-from typing import ClassVar
-
-from penstock.wire.kafka.fields import Int8, Int16, Int32, KafkaMessage, Part, String
+from penstock.wire.kafka.fields import Int8, Int16, Int32, KafkaMessage, Part, String, api
 
 
+@api(29, versions=(1, 3), flexible=2)
 class DescribeAclsRequest(KafkaMessage):
-    KEY: ClassVar = 29
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = ""
     pattern_type_filter: Int8 = 3
@@ -35,11 +30,8 @@ class DescribeAclsResource(Part):
     acls: list[AclDescription] = []
 
 
+@api(29, versions=(1, 3), flexible=2)
 class DescribeAclsResponse(KafkaMessage):
-    KEY: ClassVar = 29
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -58,11 +50,8 @@ class AclCreation(Part):
     permission_type: Int8 = 0
 
 
+@api(30, versions=(1, 3), flexible=2)
 class CreateAclsRequest(KafkaMessage):
-    KEY: ClassVar = 30
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     creations: list[AclCreation] = []
 
 
@@ -73,11 +62,8 @@ class AclCreationResult(Part):
     error_message: String | None = ""
 
 
+@api(30, versions=(1, 3), flexible=2)
 class CreateAclsResponse(KafkaMessage):
-    KEY: ClassVar = 30
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     results: list[AclCreationResult] = []
 
@@ -94,11 +80,8 @@ class DeleteAclsFilter(Part):
     permission_type: Int8 = 0
 
 
+@api(31, versions=(1, 3), flexible=2)
 class DeleteAclsRequest(KafkaMessage):
-    KEY: ClassVar = 31
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     filters: list[DeleteAclsFilter] = []
 
 
@@ -124,10 +107,7 @@ class DeleteAclsFilterResult(Part):
     matching_acls: list[DeleteAclsMatchingAcl] = []
 
 
+@api(31, versions=(1, 3), flexible=2)
 class DeleteAclsResponse(KafkaMessage):
-    KEY: ClassVar = 31
-    VERSIONS: ClassVar = (1, 3)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     filter_results: list[DeleteAclsFilterResult] = []

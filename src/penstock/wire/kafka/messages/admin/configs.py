@@ -1,8 +1,8 @@
 """Settings of topics, groups and the broker: DescribeConfigs, AlterConfigs, ListConfigResources."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, KafkaMessage, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, KafkaMessage, Part, String, Versions, api
 
 
 class DescribeConfigsResource(Part):
@@ -13,11 +13,8 @@ class DescribeConfigsResource(Part):
     configuration_keys: list[String] | None = []
 
 
+@api(32, versions=(1, 4), flexible=4)
 class DescribeConfigsRequest(KafkaMessage):
-    KEY: ClassVar = 32
-    VERSIONS: ClassVar = (1, 4)
-    FLEXIBLE: ClassVar = 4
-
     resources: list[DescribeConfigsResource] = []
     include_synonyms: Bool = False
     include_documentation: Annotated[Bool, Versions(3)] = False
@@ -52,11 +49,8 @@ class DescribeConfigsResult(Part):
     configs: list[DescribeConfigsResourceResult] = []
 
 
+@api(32, versions=(1, 4), flexible=4)
 class DescribeConfigsResponse(KafkaMessage):
-    KEY: ClassVar = 32
-    VERSIONS: ClassVar = (1, 4)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult] = []
 
@@ -74,11 +68,8 @@ class AlterConfigsRequestAlterConfigsResource(Part):
     configs: list[AlterConfigsRequestAlterableConfig] = []
 
 
+@api(33, versions=(0, 2), flexible=2)
 class AlterConfigsRequest(KafkaMessage):
-    KEY: ClassVar = 33
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     resources: list[AlterConfigsRequestAlterConfigsResource] = []
     validate_only: Bool = False
 
@@ -92,11 +83,8 @@ class AlterConfigsResourceResponse(Part):
     resource_name: String = ""
 
 
+@api(33, versions=(0, 2), flexible=2)
 class AlterConfigsResponse(KafkaMessage):
-    KEY: ClassVar = 33
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
 
@@ -115,29 +103,20 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Part):
     configs: list[IncrementalAlterConfigsRequestAlterableConfig] = []
 
 
+@api(44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest(KafkaMessage):
-    KEY: ClassVar = 44
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     resources: list[IncrementalAlterConfigsRequestAlterConfigsResource] = []
     validate_only: Bool = False
 
 
+@api(44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse(KafkaMessage):
-    KEY: ClassVar = 44
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
 
 
+@api(74, versions=(0, 1), flexible=0)
 class ListConfigResourcesRequest(KafkaMessage):
-    KEY: ClassVar = 74
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     resource_types: Annotated[list[Int8], Versions(1)] = []
 
 
@@ -148,11 +127,8 @@ class ConfigResource(Part):
     resource_type: Annotated[Int8, Versions(1)] = 16
 
 
+@api(74, versions=(0, 1), flexible=0)
 class ListConfigResourcesResponse(KafkaMessage):
-    KEY: ClassVar = 74
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     config_resources: list[ConfigResource] = []

@@ -1,8 +1,6 @@
 """How much: DescribeClientQuotas, AlterClientQuotas."""
 
-from typing import ClassVar
-
-from penstock.wire.kafka.fields import Bool, Float64, Int8, Int16, Int32, KafkaMessage, Part, String
+from penstock.wire.kafka.fields import Bool, Float64, Int8, Int16, Int32, KafkaMessage, Part, String, api
 
 
 class QuotaComponent(Part):
@@ -13,11 +11,8 @@ class QuotaComponent(Part):
     match: String | None = ""
 
 
+@api(48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(KafkaMessage):
-    KEY: ClassVar = 48
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     components: list[QuotaComponent] = []
     strict: Bool = False
 
@@ -39,11 +34,8 @@ class QuotaEntry(Part):
     values: list[QuotaValue] = []
 
 
+@api(48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasResponse(KafkaMessage):
-    KEY: ClassVar = 48
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -65,11 +57,8 @@ class QuotaAlteration(Part):
     ops: list[QuotaOperation] = []
 
 
+@api(49, versions=(0, 1), flexible=1)
 class AlterClientQuotasRequest(KafkaMessage):
-    KEY: ClassVar = 49
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     entries: list[QuotaAlteration] = []
     validate_only: Bool = False
 
@@ -82,10 +71,7 @@ class QuotaAlterationResult(Part):
     entity: list[QuotaEntity] = []
 
 
+@api(49, versions=(0, 1), flexible=1)
 class AlterClientQuotasResponse(KafkaMessage):
-    KEY: ClassVar = 49
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 1
-
     throttle_time_ms: Int32 = 0
     entries: list[QuotaAlterationResult] = []

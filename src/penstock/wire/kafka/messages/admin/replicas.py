@@ -3,24 +3,31 @@
 DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
+from penstock.wire.kafka.fields import (
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    KafkaMessage,
+    Part,
+    String,
+    Versions,
+    api,
+)
+from penstock.wire.kafka.messages.parts import (
+    NamePartitionIndexes,
+    NamePartitions,
+    PartitionError,
+    TopicPartitions,
+)
 
 
-class DescribableLogDirTopic(Part):
-    """Each topic that we want to describe log directories for, or null for all topics."""
-
-    topic: String = ""
-    partitions: list[Int32] = []
-
-
+@api(35, versions=(1, 4), flexible=2)
 class DescribeLogDirsRequest(KafkaMessage):
-    KEY: ClassVar = 35
-    VERSIONS: ClassVar = (1, 4)
-    FLEXIBLE: ClassVar = 2
-
-    topics: list[DescribableLogDirTopic] | None = []
+    topics: list[TopicPartitions] | None = []
 
 
 class DescribeLogDirsPartition(Part):
@@ -43,28 +50,15 @@ class DescribeLogDirsResult(Part):
     usable_bytes: Annotated[Int64, Versions(4)] = -1
 
 
+@api(35, versions=(1, 4), flexible=2)
 class DescribeLogDirsResponse(KafkaMessage):
-    KEY: ClassVar = 35
-    VERSIONS: ClassVar = (1, 4)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Versions(3)] = 0
     results: list[DescribeLogDirsResult] = []
 
 
-class TopicPartitions(Part):
-    """The topic partitions to elect leaders."""
-
-    topic: String = ""
-    partitions: list[Int32] = []
-
-
+@api(43, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(KafkaMessage):
-    KEY: ClassVar = 43
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     election_type: Annotated[Int8, Versions(1)] = 0
     topic_partitions: list[TopicPartitions] | None = []
     timeout_ms: Int32 = 60000
@@ -86,11 +80,8 @@ class ReplicaElectionResult(Part):
     partition_result: list[PartitionResult] = []
 
 
+@api(43, versions=(0, 2), flexible=2)
 class ElectLeadersResponse(KafkaMessage):
-    KEY: ClassVar = 43
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Versions(1)] = 0
     replica_election_results: list[ReplicaElectionResult] = []
@@ -106,11 +97,8 @@ class ReassignableTopic(Part):
     partitions: list[ReassignablePartition] = []
 
 
+@api(45, versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsRequest(KafkaMessage):
-    KEY: ClassVar = 45
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     timeout_ms: Int32 = 60000
     topics: list[ReassignableTopic] = []
 
@@ -130,31 +118,18 @@ class ReassignableTopicResponse(Part):
     partitions: list[ReassignablePartitionResponse] = []
 
 
+@api(45, versions=(0, 0), flexible=0)
 class AlterPartitionReassignmentsResponse(KafkaMessage):
-    KEY: ClassVar = 45
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
     responses: list[ReassignableTopicResponse] = []
 
 
-class ListPartitionReassignmentsTopics(Part):
-    """The topics to list partition reassignments for, or null to list everything."""
-
-    name: String = ""
-    partition_indexes: list[Int32] = []
-
-
+@api(46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest(KafkaMessage):
-    KEY: ClassVar = 46
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     timeout_ms: Int32 = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = None
+    topics: list[NamePartitionIndexes] | None = None
 
 
 class OngoingPartitionReassignment(Part):
@@ -173,57 +148,34 @@ class OngoingTopicReassignment(Part):
     partitions: list[OngoingPartitionReassignment] = []
 
 
+@api(46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse(KafkaMessage):
-    KEY: ClassVar = 46
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
     topics: list[OngoingTopicReassignment] = []
 
 
-class AlterReplicaLogDirTopic(Part):
-    """The topics to add to the directory."""
-
-    name: String = ""
-    partitions: list[Int32] = []
-
-
 class AlterReplicaLogDir(Part):
     """The alterations to make for each directory."""
 
     path: String = ""
-    topics: list[AlterReplicaLogDirTopic] = []
+    topics: list[NamePartitions] = []
 
 
+@api(34, versions=(1, 2), flexible=2)
 class AlterReplicaLogDirsRequest(KafkaMessage):
-    KEY: ClassVar = 34
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 2
-
     dirs: list[AlterReplicaLogDir] = []
-
-
-class AlterReplicaLogDirPartitionResult(Part):
-    """The results for each partition."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
 
 
 class AlterReplicaLogDirTopicResult(Part):
     """The results for each topic."""
 
     topic_name: String = ""
-    partitions: list[AlterReplicaLogDirPartitionResult] = []
+    partitions: list[PartitionError] = []
 
 
+@api(34, versions=(1, 2), flexible=2)
 class AlterReplicaLogDirsResponse(KafkaMessage):
-    KEY: ClassVar = 34
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     results: list[AlterReplicaLogDirTopicResult] = []

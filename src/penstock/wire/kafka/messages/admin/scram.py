@@ -1,8 +1,6 @@
 """Passwords of users, for SCRAM: DescribeUserScramCredentials, AlterUserScramCredentials."""
 
-from typing import ClassVar
-
-from penstock.wire.kafka.fields import Bytes, Int8, Int16, Int32, KafkaMessage, Part, String
+from penstock.wire.kafka.fields import Bytes, Int8, Int16, Int32, KafkaMessage, Part, String, api
 
 
 class UserName(Part):
@@ -11,11 +9,8 @@ class UserName(Part):
     name: String = ""
 
 
+@api(50, versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsRequest(KafkaMessage):
-    KEY: ClassVar = 50
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     users: list[UserName] | None = []
 
 
@@ -35,11 +30,8 @@ class DescribeUserScramCredentialsResult(Part):
     credential_infos: list[CredentialInfo] = []
 
 
+@api(50, versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsResponse(KafkaMessage):
-    KEY: ClassVar = 50
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -63,11 +55,8 @@ class ScramCredentialUpsertion(Part):
     salted_password: Bytes = b""
 
 
+@api(51, versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsRequest(KafkaMessage):
-    KEY: ClassVar = 51
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     deletions: list[ScramCredentialDeletion] = []
     upsertions: list[ScramCredentialUpsertion] = []
 
@@ -80,10 +69,7 @@ class AlterUserScramCredentialsResult(Part):
     error_message: String | None = ""
 
 
+@api(51, versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsResponse(KafkaMessage):
-    KEY: ClassVar = 51
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     results: list[AlterUserScramCredentialsResult] = []

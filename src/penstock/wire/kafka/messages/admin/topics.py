@@ -1,6 +1,6 @@
 """Creating, growing and deleting topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from penstock.wire.kafka.fields import (
     NO_UUID,
@@ -13,6 +13,7 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
 
 
@@ -38,11 +39,8 @@ class CreatableTopic(Part):
     configs: list[CreatableTopicConfig] = []
 
 
+@api(19, versions=(2, 7), flexible=5)
 class CreateTopicsRequest(KafkaMessage):
-    KEY: ClassVar = 19
-    VERSIONS: ClassVar = (2, 7)
-    FLEXIBLE: ClassVar = 5
-
     topics: list[CreatableTopic] = []
     timeout_ms: Int32 = 60000
     validate_only: Bool = False
@@ -69,11 +67,8 @@ class CreatableTopicResult(Part):
     configs: Annotated[list[CreatableTopicConfigs] | None, Versions(5)] = []
 
 
+@api(19, versions=(2, 7), flexible=5)
 class CreateTopicsResponse(KafkaMessage):
-    KEY: ClassVar = 19
-    VERSIONS: ClassVar = (2, 7)
-    FLEXIBLE: ClassVar = 5
-
     throttle_time_ms: Int32 = 0
     topics: list[CreatableTopicResult] = []
 
@@ -85,11 +80,8 @@ class DeleteTopicState(Part):
     topic_id: Uuid = NO_UUID
 
 
+@api(20, versions=(1, 6), flexible=4)
 class DeleteTopicsRequest(KafkaMessage):
-    KEY: ClassVar = 20
-    VERSIONS: ClassVar = (1, 6)
-    FLEXIBLE: ClassVar = 4
-
     topics: Annotated[list[DeleteTopicState], Versions(6)] = []
     topic_names: Annotated[list[String], Versions(0, 5)] = []
     timeout_ms: Int32 = 0
@@ -104,11 +96,8 @@ class DeletableTopicResult(Part):
     error_message: Annotated[String | None, Versions(5)] = None
 
 
+@api(20, versions=(1, 6), flexible=4)
 class DeleteTopicsResponse(KafkaMessage):
-    KEY: ClassVar = 20
-    VERSIONS: ClassVar = (1, 6)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Int32 = 0
     responses: list[DeletableTopicResult] = []
 
@@ -125,11 +114,8 @@ class CreatePartitionsTopic(Part):
     assignments: list[CreatePartitionsAssignment] | None = []
 
 
+@api(37, versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(KafkaMessage):
-    KEY: ClassVar = 37
-    VERSIONS: ClassVar = (0, 3)
-    FLEXIBLE: ClassVar = 2
-
     topics: list[CreatePartitionsTopic] = []
     timeout_ms: Int32 = 0
     validate_only: Bool = False
@@ -143,10 +129,7 @@ class CreatePartitionsTopicResult(Part):
     error_message: String | None = None
 
 
+@api(37, versions=(0, 3), flexible=2)
 class CreatePartitionsResponse(KafkaMessage):
-    KEY: ClassVar = 37
-    VERSIONS: ClassVar = (0, 3)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult] = []

@@ -1,23 +1,14 @@
 """Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Int16, Int32, Int64, KafkaMessage, Part, String, Versions
-
-
-class DescribeProducersTopic(Part):
-    """The topics to list producers for."""
-
-    name: String = ""
-    partition_indexes: list[Int32] = []
+from penstock.wire.kafka.fields import Int16, Int32, Int64, KafkaMessage, Part, String, Versions, api
+from penstock.wire.kafka.messages.parts import NamePartitionIndexes, TopicPartitions
 
 
+@api(61, versions=(0, 0), flexible=0)
 class DescribeProducersRequest(KafkaMessage):
-    KEY: ClassVar = 61
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
-    topics: list[DescribeProducersTopic] = []
+    topics: list[NamePartitionIndexes] = []
 
 
 class ProducerState(Part):
@@ -47,28 +38,15 @@ class DescribeProducersTopicResult(Part):
     partitions: list[DescribeProducersPartition] = []
 
 
+@api(61, versions=(0, 0), flexible=0)
 class DescribeProducersResponse(KafkaMessage):
-    KEY: ClassVar = 61
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     topics: list[DescribeProducersTopicResult] = []
 
 
+@api(65, versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest(KafkaMessage):
-    KEY: ClassVar = 65
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     transactional_ids: list[String] = []
-
-
-class TransactionTopic(Part):
-    """The partitions of a transaction that is under way."""
-
-    topic: String = ""
-    partitions: list[Int32] = []
 
 
 class DescribedTransaction(Part):
@@ -81,23 +59,17 @@ class DescribedTransaction(Part):
     transaction_start_time_ms: Int64 = 0
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    topics: list[TransactionTopic] = []
+    topics: list[TopicPartitions] = []
 
 
+@api(65, versions=(0, 0), flexible=0)
 class DescribeTransactionsResponse(KafkaMessage):
-    KEY: ClassVar = 65
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     transaction_states: list[DescribedTransaction] = []
 
 
+@api(66, versions=(0, 2), flexible=0)
 class ListTransactionsRequest(KafkaMessage):
-    KEY: ClassVar = 66
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     state_filters: list[String] = []
     producer_id_filters: list[Int64] = []
     duration_filter: Annotated[Int64, Versions(1)] = -1
@@ -112,11 +84,8 @@ class ListedTransaction(Part):
     transaction_state: String = ""
 
 
+@api(66, versions=(0, 2), flexible=0)
 class ListTransactionsResponse(KafkaMessage):
-    KEY: ClassVar = 66
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     unknown_state_filters: list[String] = []

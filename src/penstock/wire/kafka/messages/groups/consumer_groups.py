@@ -1,11 +1,10 @@
 """Membership of a group, by the newer protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import field
 
 from penstock.wire.kafka.fields import (
-    NO_UUID,
     Bool,
     Int8,
     Int16,
@@ -13,23 +12,14 @@ from penstock.wire.kafka.fields import (
     KafkaMessage,
     Part,
     String,
-    Uuid,
     Versions,
+    api,
 )
+from penstock.wire.kafka.messages.parts import AssignedPartitions, DescribedAssignment, TopicIdPartitions
 
 
-class ConsumerGroupHeartbeatRequestTopicPartitions(Part):
-    """null if it didn't change since the last heartbeat; the partitions owned by the member."""
-
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
-
-
+@api(68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatRequest(KafkaMessage):
-    KEY: ClassVar = 68
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String = ""
     member_id: String = ""
     member_epoch: Int32 = 0
@@ -39,55 +29,24 @@ class ConsumerGroupHeartbeatRequest(KafkaMessage):
     subscribed_topic_names: list[String] | None = None
     subscribed_topic_regex: Annotated[String | None, Versions(1)] = None
     server_assignor: String | None = None
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
+    topic_partitions: list[TopicIdPartitions] | None = None
 
 
-class ConsumerGroupHeartbeatResponseTopicPartitions(Part):
-    """The partitions assigned to the member that can be used immediately."""
-
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
-
-
-class ConsumerGroupHeartbeatResponseAssignment(Part):
-    """null if not provided; the assignment otherwise."""
-
-    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = []
-
-
+@api(68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatResponse(KafkaMessage):
-    KEY: ClassVar = 68
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    assignment: ConsumerGroupHeartbeatResponseAssignment | None = None
+    assignment: AssignedPartitions | None = None
 
 
+@api(69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest(KafkaMessage):
-    KEY: ClassVar = 69
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     group_ids: list[String] = []
     include_authorized_operations: Bool = False
-
-
-class ConsumerGroupDescribeResponseTopicPartitions(Part):
-    """The assigned topic-partitions to the member."""
-
-    topic_id: Uuid = NO_UUID
-    topic_name: String = ""
-    partitions: list[Int32] = []
-
-
-class ConsumerGroupDescribeResponseAssignment(Part):
-    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = []
 
 
 class ConsumerGroupMember(Part):
@@ -99,12 +58,8 @@ class ConsumerGroupMember(Part):
     client_host: String = ""
     subscribed_topic_names: list[String] = []
     subscribed_topic_regex: String | None = None
-    assignment: ConsumerGroupDescribeResponseAssignment = field(
-        default_factory=ConsumerGroupDescribeResponseAssignment
-    )
-    target_assignment: ConsumerGroupDescribeResponseAssignment = field(
-        default_factory=ConsumerGroupDescribeResponseAssignment
-    )
+    assignment: DescribedAssignment = field(default_factory=DescribedAssignment)
+    target_assignment: DescribedAssignment = field(default_factory=DescribedAssignment)
     member_type: Annotated[Int8, Versions(1)] = -1
 
 
@@ -120,10 +75,7 @@ class DescribedConsumerGroup(Part):
     authorized_operations: Int32 = -2147483648
 
 
+@api(69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse(KafkaMessage):
-    KEY: ClassVar = 69
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     groups: list[DescribedConsumerGroup] = []

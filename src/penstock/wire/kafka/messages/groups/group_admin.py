@@ -1,15 +1,12 @@
 """Looking at groups, and deleting them: DescribeGroups, ListGroups, DeleteGroups."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, KafkaMessage, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, KafkaMessage, Part, String, Versions, api
 
 
+@api(15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(KafkaMessage):
-    KEY: ClassVar = 15
-    VERSIONS: ClassVar = (0, 6)
-    FLEXIBLE: ClassVar = 5
-
     groups: list[String] = []
     include_authorized_operations: Annotated[Bool, Versions(3)] = False
 
@@ -34,20 +31,14 @@ class DescribedGroup(Part):
     authorized_operations: Annotated[Int32, Versions(3)] = -2147483648
 
 
+@api(15, versions=(0, 6), flexible=5)
 class DescribeGroupsResponse(KafkaMessage):
-    KEY: ClassVar = 15
-    VERSIONS: ClassVar = (0, 6)
-    FLEXIBLE: ClassVar = 5
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     groups: list[DescribedGroup] = []
 
 
+@api(16, versions=(0, 5), flexible=3)
 class ListGroupsRequest(KafkaMessage):
-    KEY: ClassVar = 16
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     states_filter: Annotated[list[String], Versions(4)] = []
     types_filter: Annotated[list[String], Versions(5)] = []
 
@@ -61,21 +52,15 @@ class ListedGroup(Part):
     group_type: Annotated[String, Versions(5)] = ""
 
 
+@api(16, versions=(0, 5), flexible=3)
 class ListGroupsResponse(KafkaMessage):
-    KEY: ClassVar = 16
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     error_code: Int16 = 0
     groups: list[ListedGroup] = []
 
 
+@api(42, versions=(0, 2), flexible=2)
 class DeleteGroupsRequest(KafkaMessage):
-    KEY: ClassVar = 42
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     groups_names: list[String] = []
 
 
@@ -84,10 +69,7 @@ class DeletableGroupResult(Part):
     error_code: Int16 = 0
 
 
+@api(42, versions=(0, 2), flexible=2)
 class DeleteGroupsResponse(KafkaMessage):
-    KEY: ClassVar = 42
-    VERSIONS: ClassVar = (0, 2)
-    FLEXIBLE: ClassVar = 2
-
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult] = []

@@ -3,16 +3,24 @@
 FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from penstock.wire.kafka.fields import Bool, Bytes, Int8, Int16, Int32, KafkaMessage, Part, String, Versions
+from penstock.wire.kafka.fields import (
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    KafkaMessage,
+    Part,
+    String,
+    Versions,
+    api,
+)
 
 
+@api(10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(KafkaMessage):
-    KEY: ClassVar = 10
-    VERSIONS: ClassVar = (0, 6)
-    FLEXIBLE: ClassVar = 3
-
     key: Annotated[String, Versions(0, 3)] = ""
     key_type: Annotated[Int8, Versions(1)] = 0
     coordinator_keys: Annotated[list[String], Versions(4)] = []
@@ -29,11 +37,8 @@ class FoundCoordinator(Part):
     error_message: String | None = ""
 
 
+@api(10, versions=(0, 6), flexible=3)
 class FindCoordinatorResponse(KafkaMessage):
-    KEY: ClassVar = 10
-    VERSIONS: ClassVar = (0, 6)
-    FLEXIBLE: ClassVar = 3
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     error_code: Annotated[Int16, Versions(0, 3)] = 0
     error_message: Annotated[String | None, Versions(1, 3)] = ""
@@ -50,11 +55,8 @@ class JoinGroupRequestProtocol(Part):
     metadata: Bytes = b""
 
 
+@api(11, versions=(0, 9), flexible=6)
 class JoinGroupRequest(KafkaMessage):
-    KEY: ClassVar = 11
-    VERSIONS: ClassVar = (0, 9)
-    FLEXIBLE: ClassVar = 6
-
     group_id: String = ""
     session_timeout_ms: Int32 = 0
     rebalance_timeout_ms: Annotated[Int32, Versions(1)] = -1
@@ -71,11 +73,8 @@ class JoinGroupResponseMember(Part):
     metadata: Bytes = b""
 
 
+@api(11, versions=(0, 9), flexible=6)
 class JoinGroupResponse(KafkaMessage):
-    KEY: ClassVar = 11
-    VERSIONS: ClassVar = (0, 9)
-    FLEXIBLE: ClassVar = 6
-
     throttle_time_ms: Annotated[Int32, Versions(2)] = 0
     error_code: Int16 = 0
     generation_id: Int32 = -1
@@ -92,11 +91,8 @@ class SyncGroupRequestAssignment(Part):
     assignment: Bytes = b""
 
 
+@api(14, versions=(0, 5), flexible=4)
 class SyncGroupRequest(KafkaMessage):
-    KEY: ClassVar = 14
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 4
-
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
@@ -106,11 +102,8 @@ class SyncGroupRequest(KafkaMessage):
     assignments: list[SyncGroupRequestAssignment] = []
 
 
+@api(14, versions=(0, 5), flexible=4)
 class SyncGroupResponse(KafkaMessage):
-    KEY: ClassVar = 14
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     error_code: Int16 = 0
     protocol_type: Annotated[String | None, Versions(5)] = None
@@ -118,22 +111,16 @@ class SyncGroupResponse(KafkaMessage):
     assignment: Bytes = b""
 
 
+@api(12, versions=(0, 4), flexible=4)
 class HeartbeatRequest(KafkaMessage):
-    KEY: ClassVar = 12
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 4
-
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
     group_instance_id: Annotated[String | None, Versions(3)] = None
 
 
+@api(12, versions=(0, 4), flexible=4)
 class HeartbeatResponse(KafkaMessage):
-    KEY: ClassVar = 12
-    VERSIONS: ClassVar = (0, 4)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     error_code: Int16 = 0
 
@@ -146,11 +133,8 @@ class MemberIdentity(Part):
     reason: Annotated[String | None, Versions(5)] = None
 
 
+@api(13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest(KafkaMessage):
-    KEY: ClassVar = 13
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 4
-
     group_id: String = ""
     member_id: Annotated[String, Versions(0, 2)] = ""
     members: Annotated[list[MemberIdentity], Versions(3)] = []
@@ -164,11 +148,8 @@ class MemberResponse(Part):
     error_code: Int16 = 0
 
 
+@api(13, versions=(0, 5), flexible=4)
 class LeaveGroupResponse(KafkaMessage):
-    KEY: ClassVar = 13
-    VERSIONS: ClassVar = (0, 5)
-    FLEXIBLE: ClassVar = 4
-
     throttle_time_ms: Annotated[Int32, Versions(1)] = 0
     error_code: Int16 = 0
     members: Annotated[list[MemberResponse], Versions(3)] = []

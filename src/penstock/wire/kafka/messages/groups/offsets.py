@@ -1,6 +1,6 @@
 """How far a group is in its partitions: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from penstock.wire.kafka.fields import (
     NEVER,
@@ -14,7 +14,9 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
+from penstock.wire.kafka.messages.parts import PartitionError
 
 
 class OffsetCommitRequestPartition(Part):
@@ -34,11 +36,8 @@ class OffsetCommitRequestTopic(Part):
     partitions: list[OffsetCommitRequestPartition] = []
 
 
+@api(8, versions=(2, 10), flexible=8)
 class OffsetCommitRequest(KafkaMessage):
-    KEY: ClassVar = 8
-    VERSIONS: ClassVar = (2, 10)
-    FLEXIBLE: ClassVar = 8
-
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
     member_id: String = ""
@@ -47,26 +46,16 @@ class OffsetCommitRequest(KafkaMessage):
     topics: list[OffsetCommitRequestTopic] = []
 
 
-class OffsetCommitResponsePartition(Part):
-    """The responses for each partition in the topic."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-
-
 class OffsetCommitResponseTopic(Part):
     """The responses for each topic."""
 
     name: Annotated[String, Versions(0, 9)] = ""
     topic_id: Annotated[Uuid, Versions(10)] = NO_UUID
-    partitions: list[OffsetCommitResponsePartition] = []
+    partitions: list[PartitionError] = []
 
 
+@api(8, versions=(2, 10), flexible=8)
 class OffsetCommitResponse(KafkaMessage):
-    KEY: ClassVar = 8
-    VERSIONS: ClassVar = (2, 10)
-    FLEXIBLE: ClassVar = 8
-
     throttle_time_ms: Annotated[Int32, Versions(3)] = 0
     topics: list[OffsetCommitResponseTopic] = []
 
@@ -95,11 +84,8 @@ class OffsetFetchRequestGroup(Part):
     topics: list[OffsetFetchRequestTopics] | None = []
 
 
+@api(9, versions=(1, 10), flexible=6)
 class OffsetFetchRequest(KafkaMessage):
-    KEY: ClassVar = 9
-    VERSIONS: ClassVar = (1, 10)
-    FLEXIBLE: ClassVar = 6
-
     group_id: Annotated[String, Versions(0, 7)] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, Versions(0, 7, nullable=2)] = []
     groups: Annotated[list[OffsetFetchRequestGroup], Versions(8)] = []
@@ -141,11 +127,8 @@ class OffsetFetchResponseGroup(Part):
     error_code: Int16 = 0
 
 
+@api(9, versions=(1, 10), flexible=6)
 class OffsetFetchResponse(KafkaMessage):
-    KEY: ClassVar = 9
-    VERSIONS: ClassVar = (1, 10)
-    FLEXIBLE: ClassVar = 6
-
     throttle_time_ms: Annotated[Int32, Versions(3)] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], Versions(0, 7)] = []
     error_code: Annotated[Int16, Versions(2, 7)] = 0
@@ -165,34 +148,21 @@ class OffsetDeleteRequestTopic(Part):
     partitions: list[OffsetDeleteRequestPartition] = []
 
 
+@api(47, versions=(0, 0), flexible=NEVER)
 class OffsetDeleteRequest(KafkaMessage):
-    KEY: ClassVar = 47
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = NEVER
-
     group_id: String = ""
     topics: list[OffsetDeleteRequestTopic] = []
-
-
-class OffsetDeleteResponsePartition(Part):
-    """The responses for each partition in the topic."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
 
 
 class OffsetDeleteResponseTopic(Part):
     """The responses for each topic."""
 
     name: String = ""
-    partitions: list[OffsetDeleteResponsePartition] = []
+    partitions: list[PartitionError] = []
 
 
+@api(47, versions=(0, 0), flexible=NEVER)
 class OffsetDeleteResponse(KafkaMessage):
-    KEY: ClassVar = 47
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = NEVER
-
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0
     topics: list[OffsetDeleteResponseTopic] = []

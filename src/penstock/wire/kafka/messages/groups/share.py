@@ -3,7 +3,7 @@
 ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import field
 
@@ -20,15 +20,18 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
-from penstock.wire.kafka.messages.leaders import NodeEndpoint
+from penstock.wire.kafka.messages.parts import (
+    AssignedPartitions,
+    DescribedAssignment,
+    NodeEndpoint,
+    TopicIdPartitions,
+)
 
 
+@api(76, versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatRequest(KafkaMessage):
-    KEY: ClassVar = 76
-    VERSIONS: ClassVar = (1, 1)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String = ""
     member_id: String = ""
     member_epoch: Int32 = 0
@@ -36,52 +39,21 @@ class ShareGroupHeartbeatRequest(KafkaMessage):
     subscribed_topic_names: list[String] | None = None
 
 
-class ShareGroupHeartbeatResponseTopicPartitions(Part):
-    """The partitions assigned to the member."""
-
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
-
-
-class ShareGroupHeartbeatResponseAssignment(Part):
-    """null if not provided; the assignment otherwise."""
-
-    topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = []
-
-
+@api(76, versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatResponse(KafkaMessage):
-    KEY: ClassVar = 76
-    VERSIONS: ClassVar = (1, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    assignment: ShareGroupHeartbeatResponseAssignment | None = None
+    assignment: AssignedPartitions | None = None
 
 
+@api(77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest(KafkaMessage):
-    KEY: ClassVar = 77
-    VERSIONS: ClassVar = (1, 1)
-    FLEXIBLE: ClassVar = 0
-
     group_ids: list[String] = []
     include_authorized_operations: Bool = False
-
-
-class ShareGroupDescribeResponseTopicPartitions(Part):
-    """The assigned topic-partitions to the member."""
-
-    topic_id: Uuid = NO_UUID
-    topic_name: String = ""
-    partitions: list[Int32] = []
-
-
-class ShareGroupDescribeResponseAssignment(Part):
-    topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = []
 
 
 class ShareGroupMember(Part):
@@ -91,9 +63,7 @@ class ShareGroupMember(Part):
     client_id: String = ""
     client_host: String = ""
     subscribed_topic_names: list[String] = []
-    assignment: ShareGroupDescribeResponseAssignment = field(
-        default_factory=ShareGroupDescribeResponseAssignment
-    )
+    assignment: DescribedAssignment = field(default_factory=DescribedAssignment)
 
 
 class DescribedShareGroup(Part):
@@ -108,11 +78,8 @@ class DescribedShareGroup(Part):
     authorized_operations: Int32 = -2147483648
 
 
+@api(77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeResponse(KafkaMessage):
-    KEY: ClassVar = 77
-    VERSIONS: ClassVar = (1, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     groups: list[DescribedShareGroup] = []
 
@@ -133,18 +100,8 @@ class ShareFetchTopic(Part):
     partitions: list[ShareFetchPartition] = []
 
 
-class ShareForgottenTopic(Part):
-    """The partitions to remove from this share session."""
-
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
-
-
+@api(78, versions=(1, 2), flexible=0)
 class ShareFetchRequest(KafkaMessage):
-    KEY: ClassVar = 78
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String | None = None
     member_id: String | None = ""
     share_session_epoch: Int32 = 0
@@ -156,7 +113,7 @@ class ShareFetchRequest(KafkaMessage):
     share_acquire_mode: Annotated[Int8, Versions(2)] = 0
     is_renew_ack: Annotated[Bool, Versions(2)] = False
     topics: list[ShareFetchTopic] = []
-    forgotten_topics_data: list[ShareForgottenTopic] = []
+    forgotten_topics_data: list[TopicIdPartitions] = []
 
 
 class ShareLeader(Part):
@@ -188,11 +145,8 @@ class ShareFetchableTopicResponse(Part):
     partitions: list[ShareFetchResponsePartitionData] = []
 
 
+@api(78, versions=(1, 2), flexible=0)
 class ShareFetchResponse(KafkaMessage):
-    KEY: ClassVar = 78
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -215,11 +169,8 @@ class AcknowledgeTopic(Part):
     partitions: list[AcknowledgePartition] = []
 
 
+@api(79, versions=(1, 2), flexible=0)
 class ShareAcknowledgeRequest(KafkaMessage):
-    KEY: ClassVar = 79
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String | None = None
     member_id: String | None = ""
     share_session_epoch: Int32 = 0
@@ -239,11 +190,8 @@ class ShareAcknowledgeTopicResponse(Part):
     partitions: list[ShareAcknowledgeResponsePartitionData] = []
 
 
+@api(79, versions=(1, 2), flexible=0)
 class ShareAcknowledgeResponse(KafkaMessage):
-    KEY: ClassVar = 79
-    VERSIONS: ClassVar = (1, 2)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None

@@ -1,6 +1,6 @@
 """Start offsets of share groups (KIP-932): to describe, alter and delete them."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from penstock.wire.kafka.fields import (
     NO_UUID,
@@ -12,6 +12,7 @@ from penstock.wire.kafka.fields import (
     String,
     Uuid,
     Versions,
+    api,
 )
 
 
@@ -29,11 +30,8 @@ class DescribeShareGroupOffsetsRequestGroup(Part):
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = []
 
 
+@api(90, versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsRequest(KafkaMessage):
-    KEY: ClassVar = 90
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     groups: list[DescribeShareGroupOffsetsRequestGroup] = []
 
 
@@ -65,11 +63,8 @@ class DescribeShareGroupOffsetsResponseGroup(Part):
     error_message: String | None = None
 
 
+@api(90, versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsResponse(KafkaMessage):
-    KEY: ClassVar = 90
-    VERSIONS: ClassVar = (0, 1)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     groups: list[DescribeShareGroupOffsetsResponseGroup] = []
 
@@ -88,11 +83,8 @@ class AlterShareGroupOffsetsRequestTopic(Part):
     partitions: list[AlterShareGroupOffsetsRequestPartition] = []
 
 
+@api(91, versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest(KafkaMessage):
-    KEY: ClassVar = 91
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String = ""
     topics: list[AlterShareGroupOffsetsRequestTopic] = []
 
@@ -113,11 +105,8 @@ class AlterShareGroupOffsetsResponseTopic(Part):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = []
 
 
+@api(91, versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsResponse(KafkaMessage):
-    KEY: ClassVar = 91
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -130,11 +119,8 @@ class DeleteShareGroupOffsetsRequestTopic(Part):
     topic_name: String = ""
 
 
+@api(92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest(KafkaMessage):
-    KEY: ClassVar = 92
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String = ""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = []
 
@@ -148,11 +134,8 @@ class DeleteShareGroupOffsetsResponseTopic(Part):
     error_message: String | None = None
 
 
+@api(92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsResponse(KafkaMessage):
-    KEY: ClassVar = 92
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None

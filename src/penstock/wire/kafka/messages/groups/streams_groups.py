@@ -3,11 +3,21 @@
 StreamsGroupHeartbeat, StreamsGroupDescribe.
 """
 
-from typing import ClassVar
-
 from msgspec import field
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, KafkaMessage, Part, String, UInt16
+from penstock.wire.kafka.fields import (
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    KafkaMessage,
+    Part,
+    String,
+    UInt16,
+    api,
+)
+from penstock.wire.kafka.messages.parts import TopicPartitions
 
 NOT_ASKED = -(2**31)  # Operations that were not asked for.
 
@@ -73,11 +83,8 @@ class TaskOffset(Part):
     offset: Int64 = 0
 
 
+@api(88, versions=(0, 0), flexible=0)
 class StreamsGroupHeartbeatRequest(KafkaMessage):
-    KEY: ClassVar = 88
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     group_id: String = ""
     member_id: String = ""
     member_epoch: Int32 = 0
@@ -104,24 +111,16 @@ class StreamsStatus(Part):
     status_detail: String = ""
 
 
-class StreamsTopicPartition(Part):
-    topic: String = ""
-    partitions: list[Int32] = []
-
-
 class EndpointToPartitions(Part):
     """What a member can be asked about."""
 
     user_endpoint: StreamsEndpoint = field(default_factory=StreamsEndpoint)
-    active_partitions: list[StreamsTopicPartition] = []
-    standby_partitions: list[StreamsTopicPartition] = []
+    active_partitions: list[TopicPartitions] = []
+    standby_partitions: list[TopicPartitions] = []
 
 
+@api(88, versions=(0, 0), flexible=0)
 class StreamsGroupHeartbeatResponse(KafkaMessage):
-    KEY: ClassVar = 88
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -138,11 +137,8 @@ class StreamsGroupHeartbeatResponse(KafkaMessage):
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = None
 
 
+@api(89, versions=(0, 0), flexible=0)
 class StreamsGroupDescribeRequest(KafkaMessage):
-    KEY: ClassVar = 89
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     group_ids: list[String] = []
     include_authorized_operations: Bool = False
 
@@ -202,10 +198,7 @@ class DescribedStreamsGroup(Part):
     authorized_operations: Int32 = NOT_ASKED
 
 
+@api(89, versions=(0, 0), flexible=0)
 class StreamsGroupDescribeResponse(KafkaMessage):
-    KEY: ClassVar = 89
-    VERSIONS: ClassVar = (0, 0)
-    FLEXIBLE: ClassVar = 0
-
     throttle_time_ms: Int32 = 0
     groups: list[DescribedStreamsGroup] = []
