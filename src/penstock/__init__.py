@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name
     from penstock.api.handles import Consumer as Consumer
     from penstock.api.handles import Producer as Producer
     from penstock.api.handles import TopicsConsumer as TopicsConsumer
+    from penstock.api.transactions import Transaction as Transaction
     from penstock.broker.embedded import EmbeddedBroker
     from penstock.client.sync import connect as connect
     from penstock.config.broker import BrokerConfig as BrokerConfig
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name
     from penstock.model.message import Receipt as Receipt
     from penstock.model.message import ReceivedMessage as ReceivedMessage
     from penstock.model.message import StoredMessage as StoredMessage
+    from penstock.model.tables.frames import MessageList as MessageList
     from penstock.model.trace import Trace as Trace
     from penstock.model.trace import TraceEvent as TraceEvent
     from penstock.workers.app import App as App
@@ -62,9 +64,11 @@ if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name
 _NAMES = {  # Module: its public names.
     "api.broker": "Broker Queue TopicHandle",
     "api.handles": "Consumer Producer TopicsConsumer",
+    "api.transactions": "Transaction",
     "client.sync": "connect",
     "config.broker": "BrokerConfig GroupOptions GroupSettings TopicOptions TopicSettings",
     "model.access": "Grant KeyInfo NewKey Quota UserInfo",
+    "model.tables.frames": "MessageList",
     "model.info": "BrokerInfo DeadLetter DeadLetterErrors GroupInfo GroupRates PartitionInfo PartitionLag "
     "Redrive ScheduledMessage TopicInfo Unacked Verdict",
     "model.message": "Message Receipt ReceivedMessage StoredMessage",

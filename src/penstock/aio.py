@@ -4,11 +4,13 @@ async with penstock.aio.open("data") as broker: ...
 async with penstock.aio.connect("penstock://127.0.0.1:7070") as broker: ...
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from penstock.api.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer, AsyncTopicsConsumer
+from penstock.api.aio_transactions import AsyncTransaction
 from penstock.config.broker import BrokerConfig
 from penstock.model.message import AsyncReceivedMessage
 from penstock.types import Duration
@@ -24,6 +26,7 @@ __all__ = [
     "AsyncReceivedMessage",
     "AsyncTopicHandle",
     "AsyncTopicsConsumer",
+    "AsyncTransaction",
     "connect",
     "open",
 ]
@@ -57,15 +60,15 @@ class open:  # noqa: A001, N801 - penstock.aio.open("data") is how a user says i
 class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
     """Connects to a server: ``async with connect(url) as broker``, or ``await connect(url).start()``.
 
-    ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
-    share its request.  ``client_id``: what the server calls this program.  ``key``, or ``user`` and
-    ``password``: who it is, for a server that asks; without them the variable PENSTOCK_KEY is.  ``ca``: the
-    file of certificates to trust with ``penstocks://``; without it PENSTOCK_CA names it, or the system.
+    ``request_timeout``: how long a call is retried.  ``linger``: how long a publish waits for others to share
+    its request.  ``client_id``: the name of this program in the server's logs.  ``key``, or ``user`` and
+    ``password``: credentials; default: the environment variable PENSTOCK_KEY.  ``ca``: a file of certificates
+    to trust with ``penstocks://``; default: the variable PENSTOCK_CA, or those of the system.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         request_timeout: Duration = "30s",
         linger: Duration = "0s",
@@ -76,7 +79,7 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
         ca: str | None = None,
     ) -> None:
         from penstock.client.client import ClientSettings  # Not loaded for an embedded broker.
-        from penstock.client.login import ClientLogin
+        from penstock.client.connections.login import ClientLogin
 
         login = ClientLogin(key, user, password, ca)
         self._settings = ClientSettings(url, request_timeout, linger, client_id, login)

@@ -1,4 +1,4 @@
-"""Time, from the one place that asks the machine for it.
+"""The only module that reads the time from the machine.
 
 Two readings, both in whole milliseconds since 1970:
 
@@ -20,7 +20,7 @@ _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """Where the time comes from; ``penstock.testing.ManualClock`` is the other one."""
+    """The source of time; ``penstock.testing.ManualClock`` is the other implementation."""
 
     def wall_ms(self) -> int: ...
 
@@ -41,11 +41,8 @@ class SystemClock:
         return (self._anchor_ns + time.clock_gettime_ns(_BOOT)) // 1_000_000
 
 
-def stopwatch_ns() -> int:
-    """Nanoseconds from an arbitrary moment: for measuring how long something takes, and nothing else."""
-    return time.perf_counter_ns()
+# Nanoseconds from an arbitrary moment: for measuring how long something takes, and nothing else.
+stopwatch_ns = time.perf_counter_ns
 
-
-def work_ns() -> int:
-    """Nanoseconds that this thread has worked, without its waits: for measuring what something costs."""
-    return time.thread_time_ns()
+# Nanoseconds that this thread has worked, without its waits: for measuring what something costs.
+work_ns = time.thread_time_ns

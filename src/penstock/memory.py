@@ -1,6 +1,6 @@
 """How the process keeps memory that it frees, and what the garbage collector looks at.
 
-Batches of some megabytes come and go: published, fetched, sent.  Unless told,
+Batches of some megabytes come and go: published, fetched, sent.  By default,
 glibc gives such blocks back to the system each time, and the kernel clears
 every page again when they are asked for.  That costs a server a third of its
 time, and a client that fetches more than half.

@@ -27,7 +27,7 @@ def penstock() -> "Iterator[TestBroker]":
 
 @pytest.fixture
 def penstock_kafka() -> "Iterator[KafkaServer]":
-    """The same behind a Kafka port: give ``penstock_kafka.address`` to a Kafka client."""
+    """A test broker behind a Kafka port: give ``penstock_kafka.address`` to a Kafka client."""
     from penstock.testing.kafka import KafkaServer
 
     with KafkaServer() as server:
@@ -36,7 +36,7 @@ def penstock_kafka() -> "Iterator[KafkaServer]":
 
 @pytest.fixture
 def penstock_sqs() -> "Iterator[SqsServer]":
-    """The same behind an SQS port: give ``penstock_sqs.url`` to an AWS SDK as ``endpoint_url``."""
+    """A test broker behind an SQS port: give ``penstock_sqs.url`` to an AWS SDK as ``endpoint_url``."""
     from penstock.testing.sqs import SqsServer
 
     with SqsServer() as server:

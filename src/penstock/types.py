@@ -1,4 +1,4 @@
-"""Small values everyone shares: durations, names, lanes.
+"""Small values that all layers share: durations, names, lanes.
 
     duration     ``timedelta``, seconds, or text such as ``250ms``, ``30s``, ``5m``, ``2h``, ``7d``, ``1h30m``
     instant      ``datetime`` with a time zone, seconds since 1970, or RFC 3339 text
@@ -33,7 +33,7 @@ else:
     i32 = i64 = u8 = int  # Compiled, a machine word or a byte.
 
     def mypyc_attr(**_: Any) -> Any:
-        """What mypyc reads about a class; at run time it says nothing, and needs no package.
+        """The attributes that mypyc reads of a class; at run time without effect and without the package.
 
         ``acyclic=True``: its objects are never part of a cycle, so the garbage collector need not
         look at them.  A hundred messages are a hundred objects less to look at, again and again.
@@ -47,7 +47,7 @@ Priority = str | int
 
 
 class Unchecked(Protocol):
-    """In a union of types: let the callee look at the argument itself.
+    """In a union of types: the callee checks the argument itself.
 
     A compiled function checks its arguments against their annotations and
     raises a TypeError that names no argument.  Nothing is of this type, so for
@@ -71,6 +71,7 @@ NORMAL: Final = 0
 
 # The broker's own: they can be read like any other, and `topics()` does not list them.
 INTERNAL_TOPICS: Final = frozenset({"__batches", "__gaps", "__pipelines", "__snapshots", "__staging"})
+TRANSACTIONS: Final = "__transactions"  # A cluster's transaction log: no operation of a client reaches it.
 
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -86,7 +87,7 @@ def extension_ms(duration: Duration) -> int:
     """How long from now a lease is kept, in milliseconds."""
     wanted_ms = duration_ms("duration", duration)
     if not 1 <= wanted_ms <= EXTENSION_MS_MAX:
-        why = "it must be more than nothing and at most 12 hours"
+        why = "it must be above 0 and at most 12 hours"
         raise InvalidValue(name="duration", value=duration, why=why)
     return wanted_ms
 
@@ -131,7 +132,7 @@ def _duration_text_ms(name: str, text: str) -> float:
 
 
 def ttl_ms(value: Duration) -> int:
-    """A time to live, of which there must be some left."""
+    """A time to live, which must be above 0."""
     if signed_duration_ms("ttl", value) <= 0:
         raise MessageExpired(name="ttl", value=value, why="it must be above 0")
     return duration_ms("ttl", value)
@@ -196,7 +197,7 @@ def whole_number(name: str, value: int, low: int, high: int | None = None) -> in
 
 
 def missing_topic(name: Any) -> RequestError:
-    """The error for a topic that is not there, or for what is not the name of one."""
+    """The error for a missing topic, or for a value that is not a topic name."""
     if isinstance(name, str):
         return TopicNotFound(topic=name)
     return InvalidName(
@@ -232,7 +233,7 @@ def lane_number(priority: Priority) -> int:
 
 
 def check_fetch(partition: int, offset: int, max_bytes: int) -> None:
-    """Refuse numbers that no fetch can have; whether there is such an offset is for the log to say."""
+    """Refuse numbers that no fetch can have; the log checks whether there is such an offset."""
     whole_number("partition", partition, 0, 2**31 - 1)
     whole_number("offset", offset, 0, 2**63 - 1)
     whole_number("max_bytes", max_bytes, 1)

@@ -1,4 +1,4 @@
-"""Which Penstock this is, and whether its hot modules are compiled.
+"""The version of Penstock, and whether its hot modules are compiled.
 
 The modules listed in pyproject.toml under ``hooks.mypyc`` are ordinary Python
 that mypyc may compile.  Compiled or not, they do the same; only the speed
@@ -11,7 +11,7 @@ from typing import Final
 
 __version__: Final = "0.1.0"
 
-# They are compiled all together or not at all, so one of them tells for all.
+# They are compiled all together or not at all, so one of them stands for all.
 _WITNESS: Final = "penstock.wire.records"
 
 

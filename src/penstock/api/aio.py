@@ -19,17 +19,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from msgspec import UNSET, UnsetType
+
 from penstock.api.aio_calls import AsyncBrokerCalls
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer, AsyncTopicsConsumer
+from penstock.api.aio_transactions import AsyncTransaction
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
 from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
-from penstock.model.ids import is_uuid, place_of
+from penstock.model.ids import (
+    SENT_ID,
+    SENT_LOOKED_AT_MAX,
+    SENT_STEP_MS,
+    is_sent_uuid,
+    is_uuid,
+    kafka_position,
+    position_of,
+    sent_position,
+)
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received_async
+from penstock.model.tables.frames import MessageList
 from penstock.model.trace import Trace
-from penstock.operations.call import DEFAULT_GROUP
+from penstock.operations.call import DEFAULT_GROUP, TRANSACTION_TIMEOUT
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 
@@ -39,6 +52,7 @@ class AsyncBroker(AsyncBrokerCalls):
     def __init__(self, operations: Operations, driver: AsyncDriver) -> None:
         self._operations = traced(operations)
         self._driver = driver
+        self._free_ids: list[str] = []  # Transactional ids that the broker chose, to be used again.
 
     async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as in Broker.
         """Finish what is in progress, up to ``timeout``; release leases; make everything durable."""
@@ -57,7 +71,7 @@ class AsyncBroker(AsyncBrokerCalls):
     ) -> None:
         """Create a topic; see ``TopicOptions`` for its settings.
 
-        With ``exist_ok`` a topic of that name may exist already, and stays as it is.
+        With ``exist_ok``, an existing topic of that name is left unchanged.
         """
         try:
             await self._driver.run(self._operations.create_topic(name, options))
@@ -68,8 +82,10 @@ class AsyncBroker(AsyncBrokerCalls):
     async def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -79,21 +95,77 @@ class AsyncBroker(AsyncBrokerCalls):
         dedup_id: str | None = None,
         partition: int | None = None,
     ) -> Receipt:
-        """Publish one message; the receipt means it is as durable as the topic promises."""
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        """Publish one message; the receipt means it is as durable as the topic promises.
+
+        It is ``value``, bytes; or an object as JSON (``json``); or text as UTF-8 (``text``).
+        """
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         return await self._driver.run(self._operations.publish(topic, message))
 
+    async def read(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_time: Instant | None = None,
+        to_time: Instant | None = None,
+        limit: int = 100,
+    ) -> MessageList:
+        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
+        found = self._operations.read(topic, partition, offset, from_time, to_time, limit)
+        return MessageList(await self._driver.run(found))
+
+    async def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> MessageList:
+        """The last ``count`` messages, the oldest of them first."""
+        return MessageList(await self._driver.run(self._operations.peek(topic, count, partition)))
+
     async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place, its id, schedule id or UUID."""
-        if partition is None and is_uuid(topic):
-            place = place_of(topic, await self.topics())
-            if place is not None:
-                topic, partition, offset = place
-        return await self._driver.run(self._operations.trace(topic, partition, offset))
+        """Everything that happened to a message, given by its position or by an id of any protocol.
+
+        Ids are those of a message or a schedule, the UUIDs of KQueue and SQS, and orders-0@7 of Kafka's
+        clients.  A message of SQS is looked for among the scheduled ones and those stored after it was sent,
+        10,000 of each.
+        """
+        position: tuple[str, int | None, int | None] = topic, partition, offset
+        if partition is None:
+            position = await self._position(topic) or position
+        return await self._driver.run(self._operations.trace(*position))
+
+    async def _position(self, identity: str) -> tuple[str, int | None, int | None] | None:
+        """The position of a message that is given by an id of another protocol."""
+        if is_uuid(identity):
+            return position_of(identity, await self.topics())
+        if not is_sent_uuid(identity):
+            return kafka_position(identity)
+        sent = sent_position(identity, await self.topics())
+        if sent is None:
+            return None
+        topic, sent_ms = sent
+        since_s = (sent_ms - SENT_STEP_MS) / 1000
+        for stored in await self.read(topic, from_time=since_s, limit=SENT_LOOKED_AT_MAX):
+            if stored.headers.get(SENT_ID) == identity:
+                return topic, stored.partition, stored.offset
+        for waiting in await self.scheduled(topic, SENT_LOOKED_AT_MAX):
+            if waiting.headers.get(SENT_ID) == identity:
+                return waiting.id, None, None
+        return None
 
     async def producer(self, *, compression: Compression = "none") -> AsyncProducer:
         """An idempotent producer with an id of its own."""
         return AsyncProducer(await self._driver.run(self._operations.producer(compression)), self._driver)
+
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Duration = TRANSACTION_TIMEOUT
+    ) -> AsyncTransaction:
+        """Messages and acks that take effect together, when the ``with`` block ends, or not at all.
+
+        ``transactional_id`` is for a program that runs once: beginning a transaction aborts the one that
+        an earlier run has left open.  After ``timeout``, up to 15 minutes, the broker aborts it.
+        """
+        return AsyncTransaction(self._operations, self._driver, transactional_id, timeout, self._free_ids)
 
     async def consumer(
         self,
@@ -156,8 +228,10 @@ class AsyncBroker(AsyncBrokerCalls):
     async def schedule(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         cron: str,
         timezone: str = "UTC",
         key: str | bytes | None = None,
@@ -165,8 +239,8 @@ class AsyncBroker(AsyncBrokerCalls):
         priority: Priority = 0,
         partition: int | None = None,
     ) -> str:
-        """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
-        message = Message(value, key, headers, priority, partition=partition)
+        """Publish a message repeatedly, at the times of a cron expression; returns the schedule id."""
+        message = Message(value, key, headers, priority, partition=partition, json=json, text=text)
         return await self._driver.run(self._operations.schedule(topic, message, cron, timezone))
 
     # GoMQ's words.
@@ -174,7 +248,7 @@ class AsyncBroker(AsyncBrokerCalls):
     async def queue(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncQueue":
         """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
 
-        It has one partition, and so is first in, first out, unless you ask for more with ``partitions``.
+        By default it has one partition, and is first in, first out.
         """
         await self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
         queue = AsyncQueue(self, name)
@@ -209,7 +283,7 @@ class AsyncBroker(AsyncBrokerCalls):
 
 
 class AsyncQueue:
-    """A topic worked by its one group ``default``."""
+    """A topic with the single group ``default``."""
 
     def __init__(self, broker: AsyncBroker, name: str) -> None:
         self._broker = broker
@@ -220,9 +294,16 @@ class AsyncQueue:
         if DEFAULT_GROUP not in await self._broker.groups(self.name):
             await self._broker.create_group(self.name, DEFAULT_GROUP)
 
-    async def publish(self, value: bytes, **options: Any) -> Receipt:
+    async def publish(
+        self,
+        value: bytes | UnsetType | None = UNSET,
+        *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
+        **options: Any,
+    ) -> Receipt:
         """Publish one message; the options are those of ``Broker.publish``."""
-        return await self._broker.publish(self.name, value, **options)
+        return await self._broker.publish(self.name, value, json=json, text=text, **options)
 
     async def publish_batch(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
         """Publish many messages at once."""
@@ -235,7 +316,7 @@ class AsyncQueue:
         return await self._broker.consumer(self.name, group=DEFAULT_GROUP, consumer_id=consumer_id, **options)
 
     async def depth(self) -> int:
-        """Messages not settled yet."""
+        """How many messages of the topic are not settled yet."""
         return await self._broker.depth(self.name, DEFAULT_GROUP)
 
     async def purge(self) -> int:
@@ -243,7 +324,7 @@ class AsyncQueue:
         return await self._broker.purge(self.name, DEFAULT_GROUP)
 
     async def stats(self) -> TopicInfo:
-        """Sizes and counts."""
+        """How many bytes and messages there are, and what was published and delivered."""
         return await self._broker.describe_topic(self.name)
 
 
@@ -254,9 +335,16 @@ class AsyncTopicHandle:
         self._broker = broker
         self.name = name
 
-    async def publish(self, value: bytes, **options: Any) -> Receipt:
+    async def publish(
+        self,
+        value: bytes | UnsetType | None = UNSET,
+        *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
+        **options: Any,
+    ) -> Receipt:
         """Publish one message; the options are those of ``Broker.publish``."""
-        return await self._broker.publish(self.name, value, **options)
+        return await self._broker.publish(self.name, value, json=json, text=text, **options)
 
     async def subscribe(self, subscriber_id: str, **options: Unpack[GroupOptions]) -> AsyncConsumer:
         """A subscription of its own, from now on (or from where the subscriber was)."""
@@ -275,5 +363,5 @@ class AsyncTopicHandle:
         return len(await self._broker.groups(self.name))
 
     async def stats(self) -> TopicInfo:
-        """Sizes and counts."""
+        """How many bytes and messages there are, and what was published and delivered."""
         return await self._broker.describe_topic(self.name)

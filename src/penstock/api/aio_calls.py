@@ -7,7 +7,7 @@ from typing import Unpack
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -22,7 +22,15 @@ from penstock.model.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.message import Message, Receipt
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.operations.call import FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.types import Duration, Instant
 
@@ -50,6 +58,10 @@ class AsyncBrokerCalls:
     async def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""
         return await self._driver.run(self._operations.topic_exists(topic))
+
+    async def topic_owners(self, topic: str) -> TopicOwners:
+        """The nodes of a cluster that own the partitions of a topic, and their addresses."""
+        return await self._driver.run(self._operations.topic_owners(topic))
 
     async def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""
@@ -92,13 +104,13 @@ class AsyncBrokerCalls:
         await self._driver.run(self._operations.delete_group(topic, group))
 
     async def describe_group(self, topic: str, group: str) -> GroupInfo:
-        """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
+        """Progress of a group: lag, rates, what blocks it, and its status in a word (the verdict)."""
         return await self._driver.run(self._operations.describe_group(topic, group))
 
     async def delivery_states(
         self, topic: str, group: str, partition: int, start: int, end: int
     ) -> list[DeliveryState]:
-        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+        """Delivery states of the messages from ``start`` to ``end`` in a group, as ranges of equal state."""
         return await self._driver.run(self._operations.delivery_states(topic, group, partition, start, end))
 
     async def seek(
@@ -122,9 +134,9 @@ class AsyncBrokerCalls:
         return await self._driver.run(self._operations.begin_restore(topic, partition, start))
 
     async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
-        """Hand over record batches with their old offsets, ascending; returns the offset after the last.
+        """Pass record batches with their old offsets, ascending; returns the offset after the last.
 
-        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        Offsets that are in no batch stay empty.  Batches that were passed before are not stored twice.
         """
         return await self._driver.run(self._operations.restore(topic, partition, restore, batches))
 
@@ -133,7 +145,7 @@ class AsyncBrokerCalls:
     ) -> None:
         """Put the messages back into the log, and move the group to the first of them.
 
-        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        Retention waits for up to ``hold`` until the group has settled everything that the log has now.
         """
         await self._driver.run(self._operations.finish_restore(topic, partition, restore, group, hold))
 
@@ -150,25 +162,6 @@ class AsyncBrokerCalls:
     async def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
         """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
         return await self._driver.run(self._operations.offsets(topic, at, journal))
-
-    async def read(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        offset: int | None = None,
-        from_time: Instant | None = None,
-        to_time: Instant | None = None,
-        limit: int = 100,
-    ) -> list[StoredMessage]:
-        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
-        return await self._driver.run(
-            self._operations.read(topic, partition, offset, from_time, to_time, limit)
-        )
-
-    async def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
-        """The last ``count`` messages, the oldest of them first."""
-        return await self._driver.run(self._operations.peek(topic, count, partition))
 
     async def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
         """Messages that are not due yet, in the order in which they were accepted."""
@@ -213,6 +206,80 @@ class AsyncBrokerCalls:
         """
         return await self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
 
+    async def register_schema(self, subject: str, schema: NewSchema) -> SchemaInfo:
+        """Register a schema as the next version of a subject; one that it has already is returned."""
+        return await self._driver.run(self._operations.register_schema(subject, schema))
+
+    async def find_schema(self, subject: str, schema: NewSchema, *, deleted: bool = False) -> SchemaInfo:
+        """The version of a subject that has this schema."""
+        return await self._driver.run(self._operations.find_schema(subject, schema, deleted))
+
+    async def check_schema(
+        self,
+        subject: str,
+        schema: NewSchema,
+        version: int | str | None = None,
+        *,
+        level: Compatibility | None = None,
+    ) -> SchemaVerdict:
+        """Whether a schema is compatible with a version, or could be registered.
+
+        By the level of the subject, or by another one.
+        """
+        return await self._driver.run(self._operations.check_schema(subject, schema, version, level))
+
+    async def read_values(self, topic: str, values: list[bytes]) -> list[ReadValue]:
+        """Values of a topic as JSON, by the schemas of the topic: also Avro and Protobuf ones."""
+        return await self._driver.run(self._operations.read_values(topic, values))
+
+    async def schema(
+        self, subject: str, version: int | str = "latest", *, deleted: bool = False
+    ) -> SchemaInfo:
+        """One version of a subject."""
+        return await self._driver.run(self._operations.schema(subject, version, deleted))
+
+    async def schema_versions(self, subject: str, *, deleted: bool = False) -> list[SchemaInfo]:
+        """All versions of a subject, the oldest first; with those that are softly deleted, if asked for."""
+        return await self._driver.run(self._operations.schema_versions(subject, deleted))
+
+    async def schemas(self, *, deleted: bool = False) -> list[SchemaInfo]:
+        """All versions of all subjects, by name."""
+        return await self._driver.run(self._operations.schemas(deleted))
+
+    async def schema_uses(self, schema_id: int, *, deleted: bool = True) -> list[SchemaInfo]:
+        """The versions, of any subject, that have this schema id; none if the id is unknown."""
+        return await self._driver.run(self._operations.schema_uses(schema_id, deleted))
+
+    async def schema_references(self, subject: str, version: int | str) -> list[int]:
+        """The ids of schemas that refer to a version."""
+        return await self._driver.run(self._operations.schema_references(subject, version))
+
+    async def delete_schema(
+        self, subject: str, version: int | str | None = None, *, permanent: bool = False
+    ) -> list[int]:
+        """Delete one version of a subject or all: softly, then permanently.  Returns their numbers."""
+        return await self._driver.run(self._operations.delete_schema(subject, version, permanent))
+
+    async def schema_settings(self, subject: str | None = None, *, effective: bool = True) -> SchemaSettings:
+        """Compatibility level and mode of a subject (in effect, or only its own), or of the registry."""
+        return await self._driver.run(self._operations.schema_settings(subject, effective))
+
+    async def alter_schema_settings(
+        self, subject: str | None, settings: SchemaSettings, *, force: bool = False
+    ) -> None:
+        """Set compatibility level or mode of a subject, or (None) of the registry.
+
+        ``force`` allows mode IMPORT although there are schemas.
+        """
+        await self._driver.run(self._operations.alter_schema_settings(subject, settings, force))
+
+    async def reset_schema_setting(self, subject: str | None, setting: str) -> SchemaSettings:
+        """Remove the own "compatibility" or "mode" of a subject, or (None) reset the registry's.
+
+        Returns the settings as they were.
+        """
+        return await self._driver.run(self._operations.reset_schema_setting(subject, setting))
+
     async def create_key(
         self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None, signing: bool = False
     ) -> NewKey:
@@ -237,7 +304,7 @@ class AsyncBrokerCalls:
         await self._driver.run(self._operations.set_user(name, password, grants, quota))
 
     async def users(self) -> list[UserInfo]:
-        """All users."""
+        """The names and permissions of all users, without their passwords."""
         return await self._driver.run(self._operations.users())
 
     async def delete_user(self, name: str) -> None:
@@ -249,15 +316,15 @@ class AsyncBrokerCalls:
         return await self._driver.run(self._operations.cluster_info())
 
     async def drain_node(self, node: int, *, undo: bool = False) -> Moved:
-        """Move all partitions away from a node and keep others away, or (``undo``) let it have some again."""
+        """Move all partitions away from a node and keep others away, or (``undo``) end that."""
         return await self._driver.run(self._operations.drain_node(node, undo))
 
     async def remove_node(self, node: int) -> None:
-        """Forget a node that has stopped for good."""
+        """Remove a node that has stopped permanently."""
         await self._driver.run(self._operations.remove_node(node))
 
     async def move_partition(self, topic: str, partition: int, node: int) -> Moved:
-        """Have a node own a partition; it stays there while the node is up and not drained."""
+        """Move a partition to a node; it stays there while the node is up and not drained."""
         return await self._driver.run(self._operations.move_partition(topic, partition, node))
 
     async def balance_partitions(self, *, dry_run: bool = False) -> Moved:

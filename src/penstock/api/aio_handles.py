@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import UNSET, UnsetType
+
 from penstock.api.operations import AsyncDriver, ConsumerOperations, ProducerOperations
 from penstock.clock import stopwatch_ns
 from penstock.errors import Closed, InvalidValue, PenstockError
@@ -15,7 +17,7 @@ from penstock.model.message import AsyncReceivedMessage, Message, Receipt
 from penstock.types import Duration, duration_ms
 
 TURN_MS = 20  # A consumer of several topics waits this long at the first of them, ...
-TURN_MAX_MS = 500  # ... at each following one twice as long, and at most this long.
+LATE_MS_MAX = 500  # ... at each following one twice as long, up to this long at all the others together.
 ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
 
 
@@ -31,6 +33,11 @@ class AsyncConsumer:
     def operations(self) -> ConsumerOperations:
         """The operations behind it; for front ends."""
         return self._operations
+
+    @property
+    def driver(self) -> AsyncDriver:
+        """That of its broker object; for transactions."""
+        return self._driver
 
     @property
     def consumer_id(self) -> str:
@@ -53,7 +60,7 @@ class AsyncConsumer:
         return await self._driver.run(self._operations.receive(max_messages, wait_ms))
 
     async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
-        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        """One message after the other, forever; ends when the consumer or the broker is closed."""
         while True:
             try:
                 messages = await self._driver.run(self._operations.receive(1, ITERATION_WAIT_MS))
@@ -68,7 +75,7 @@ class AsyncConsumer:
         *,
         publish: Iterable[tuple[str, Message]] = (),
     ) -> None:
-        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if this ack holds.
+        """Mark messages as processed; messages to ``publish`` (topic, message) are published atomically.
 
         For a stream group: commits up to and including these messages.
         """
@@ -84,11 +91,11 @@ class AsyncConsumer:
         delay: Duration | None = None,
         error: BaseException | str | None = None,
     ) -> None:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         await self._driver.run(self._operations.nack(message, delay, error))
 
     async def reject(self, message: AsyncReceivedMessage, reason: str) -> None:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         await self._driver.run(self._operations.reject(message, reason))
 
     async def extend(self, message: AsyncReceivedMessage, duration: Duration) -> None:
@@ -96,7 +103,7 @@ class AsyncConsumer:
         await self._driver.run(self._operations.extend(message, duration))
 
     async def commit(self) -> None:
-        """Stream groups: everything received so far is done."""
+        """Stream groups: commit everything received so far."""
         await self._driver.run(self._operations.commit())
 
     async def close(self) -> None:
@@ -117,8 +124,8 @@ class AsyncTopicsConsumer:
     """Takes messages of one group of several topics, from each in turn; made by ``consumer_of_topics``.
 
     It has one consumer for each topic.  While all of them are empty, it waits at one after the other, longer
-    each time up to ``TURN_MAX_MS``, so that an idle consumer makes two requests per second.  A message is
-    received at the latest after one such turn at each of the other topics.
+    each time.  A message is received at most ``LATE_MS_MAX`` late (with more than 25 topics, ``TURN_MS`` for
+    each), and an idle consumer makes about two requests per second and topic.
     """
 
     def __init__(self, consumers: dict[str, AsyncConsumer]) -> None:
@@ -145,6 +152,7 @@ class AsyncTopicsConsumer:
             if found:
                 return found
         turn_ms, waited_ms = TURN_MS, 0
+        turn_max_ms = max(LATE_MS_MAX // max(len(self._order) - 1, 1), TURN_MS)
         # The turns count by the broker's clock, which a test may move, and the requests by this machine's.
         while (left_ms := wait_ms - max(waited_ms, (stopwatch_ns() - began_ns) // 1_000_000)) > 0:
             turn_ms = min(turn_ms, left_ms)
@@ -152,7 +160,7 @@ class AsyncTopicsConsumer:
             if found:
                 return found
             waited_ms += turn_ms
-            turn_ms = min(2 * turn_ms, TURN_MAX_MS)
+            turn_ms = min(2 * turn_ms, turn_max_ms)
         return []
 
     def _next(self) -> AsyncConsumer:
@@ -161,7 +169,7 @@ class AsyncTopicsConsumer:
         return self._consumers[self._order[-1]]
 
     async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
-        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        """One message after the other, forever; ends when the consumer or the broker is closed."""
         while not self._closed:
             try:
                 messages = await self.receive(1, ITERATION_WAIT_MS / 1000)
@@ -171,7 +179,7 @@ class AsyncTopicsConsumer:
                 yield message
 
     async def ack(self, messages: AsyncReceivedMessage | list[AsyncReceivedMessage]) -> None:
-        """The work is done.  If this fails for a topic, the others are acknowledged before it is raised."""
+        """Mark messages as processed.  An error of one topic is raised after the others were acked."""
         some = messages if isinstance(messages, list) else [messages]
         topics = dict.fromkeys(message.topic for message in some)
         for topic in topics:
@@ -202,7 +210,7 @@ class AsyncTopicsConsumer:
 
 
 class AsyncProducer:
-    """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
+    """Publishes with sequence numbers, so that a retry after an unknown outcome is written once."""
 
     def __init__(self, operations: ProducerOperations, driver: AsyncDriver) -> None:
         self._operations = operations
@@ -216,12 +224,14 @@ class AsyncProducer:
     async def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         partition: int | None = None,
     ) -> Receipt:
         """Publish one message; call again with the same arguments if the outcome is unknown."""
-        message = Message(value, key, headers, partition=partition)
+        message = Message(value, key, headers, partition=partition, json=json, text=text)
         return await self._driver.run(self._operations.publish(topic, message))

@@ -18,17 +18,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from msgspec import UNSET, UnsetType
+
 from penstock.api.broker_calls import BrokerCalls
 from penstock.api.handles import Consumer, Producer, TopicsConsumer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
+from penstock.api.transactions import Transaction
 from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
 from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
-from penstock.model.ids import is_uuid, place_of
+from penstock.model.ids import (
+    SENT_ID,
+    SENT_LOOKED_AT_MAX,
+    SENT_STEP_MS,
+    is_sent_uuid,
+    is_uuid,
+    kafka_position,
+    position_of,
+    sent_position,
+)
 from penstock.model.info import TopicInfo
 from penstock.model.message import Message, Receipt, received
+from penstock.model.tables.frames import MessageList
 from penstock.model.trace import Trace
-from penstock.operations.call import DEFAULT_GROUP
+from penstock.operations.call import DEFAULT_GROUP, TRANSACTION_TIMEOUT
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 
@@ -38,6 +51,7 @@ class Broker(BrokerCalls):
     def __init__(self, operations: Operations, driver: Driver) -> None:
         self._operations = traced(operations)
         self._driver = driver
+        self._free_ids: list[str] = []  # Transactional ids that the broker chose, to be used again.
 
     def close(self, timeout: Duration | None = None) -> None:
         """Finish what is in progress, up to ``timeout``; release leases; make everything durable."""
@@ -54,7 +68,7 @@ class Broker(BrokerCalls):
     def create_topic(self, name: str, *, exist_ok: bool = False, **options: Unpack[TopicOptions]) -> None:
         """Create a topic; see ``TopicOptions`` for its settings.
 
-        With ``exist_ok`` a topic of that name may exist already, and stays as it is.
+        With ``exist_ok``, an existing topic of that name is left unchanged.
         """
         try:
             self._driver.run(self._operations.create_topic(name, options))
@@ -65,8 +79,10 @@ class Broker(BrokerCalls):
     def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -76,21 +92,77 @@ class Broker(BrokerCalls):
         dedup_id: str | None = None,
         partition: int | None = None,
     ) -> Receipt:
-        """Publish one message; the receipt means it is as durable as the topic promises."""
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        """Publish one message; the receipt means it is as durable as the topic promises.
+
+        It is ``value``, bytes; or an object as JSON (``json``); or text as UTF-8 (``text``).
+        """
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         return self._driver.run(self._operations.publish(topic, message))
 
+    def read(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_time: Instant | None = None,
+        to_time: Instant | None = None,
+        limit: int = 100,
+    ) -> MessageList:
+        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
+        found = self._operations.read(topic, partition, offset, from_time, to_time, limit)
+        return MessageList(self._driver.run(found))
+
+    def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> MessageList:
+        """The last ``count`` messages, the oldest of them first."""
+        return MessageList(self._driver.run(self._operations.peek(topic, count, partition)))
+
     def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place, its id, schedule id or UUID."""
-        if partition is None and is_uuid(topic):
-            place = place_of(topic, self.topics())
-            if place is not None:
-                topic, partition, offset = place
-        return self._driver.run(self._operations.trace(topic, partition, offset))
+        """Everything that happened to a message, given by its position or by an id of any protocol.
+
+        Ids are those of a message or a schedule, the UUIDs of KQueue and SQS, and orders-0@7 of Kafka's
+        clients.  A message of SQS is looked for among the scheduled ones and those stored after it was sent,
+        10,000 of each.
+        """
+        position: tuple[str, int | None, int | None] = topic, partition, offset
+        if partition is None:
+            position = self._position(topic) or position
+        return self._driver.run(self._operations.trace(*position))
+
+    def _position(self, identity: str) -> tuple[str, int | None, int | None] | None:
+        """The position of a message that is given by an id of another protocol."""
+        if is_uuid(identity):
+            return position_of(identity, self.topics())
+        if not is_sent_uuid(identity):
+            return kafka_position(identity)
+        sent = sent_position(identity, self.topics())
+        if sent is None:
+            return None
+        topic, sent_ms = sent
+        since_s = (sent_ms - SENT_STEP_MS) / 1000
+        for stored in self.read(topic, from_time=since_s, limit=SENT_LOOKED_AT_MAX):
+            if stored.headers.get(SENT_ID) == identity:
+                return topic, stored.partition, stored.offset
+        for waiting in self.scheduled(topic, SENT_LOOKED_AT_MAX):
+            if waiting.headers.get(SENT_ID) == identity:
+                return waiting.id, None, None
+        return None
 
     def producer(self, *, compression: Compression = "none") -> Producer:
         """An idempotent producer with an id of its own."""
         return Producer(self._driver.run(self._operations.producer(compression)), self._driver)
+
+    def transaction(
+        self, transactional_id: str | None = None, *, timeout: Duration = TRANSACTION_TIMEOUT
+    ) -> Transaction:
+        """Messages and acks that take effect together, when the ``with`` block ends, or not at all.
+
+        ``transactional_id`` is for a program that runs once: beginning a transaction aborts the one that
+        an earlier run has left open.  After ``timeout``, up to 15 minutes, the broker aborts it.
+        """
+        return Transaction(self._operations, self._driver, transactional_id, timeout, self._free_ids)
 
     def consumer(
         self,
@@ -153,8 +225,10 @@ class Broker(BrokerCalls):
     def schedule(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         cron: str,
         timezone: str = "UTC",
         key: str | bytes | None = None,
@@ -162,8 +236,8 @@ class Broker(BrokerCalls):
         priority: Priority = 0,
         partition: int | None = None,
     ) -> str:
-        """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
-        message = Message(value, key, headers, priority, partition=partition)
+        """Publish a message repeatedly, at the times of a cron expression; returns the schedule id."""
+        message = Message(value, key, headers, priority, partition=partition, json=json, text=text)
         return self._driver.run(self._operations.schedule(topic, message, cron, timezone))
 
     # GoMQ's words.
@@ -171,7 +245,7 @@ class Broker(BrokerCalls):
     def queue(self, name: str, **options: Unpack[TopicOptions]) -> "Queue":
         """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
 
-        It has one partition, and so is first in, first out, unless you ask for more with ``partitions``.
+        By default it has one partition, and is first in, first out.
         """
         self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
         queue = Queue(self, name)
@@ -206,7 +280,7 @@ class Broker(BrokerCalls):
 
 
 class Queue:
-    """A topic worked by its one group ``default``."""
+    """A topic with the single group ``default``."""
 
     def __init__(self, broker: Broker, name: str) -> None:
         self._broker = broker
@@ -217,9 +291,16 @@ class Queue:
         if DEFAULT_GROUP not in self._broker.groups(self.name):
             self._broker.create_group(self.name, DEFAULT_GROUP)
 
-    def publish(self, value: bytes, **options: Any) -> Receipt:
+    def publish(
+        self,
+        value: bytes | UnsetType | None = UNSET,
+        *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
+        **options: Any,
+    ) -> Receipt:
         """Publish one message; the options are those of ``Broker.publish``."""
-        return self._broker.publish(self.name, value, **options)
+        return self._broker.publish(self.name, value, json=json, text=text, **options)
 
     def publish_batch(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
         """Publish many messages at once."""
@@ -230,7 +311,7 @@ class Queue:
         return self._broker.consumer(self.name, group=DEFAULT_GROUP, consumer_id=consumer_id, **options)
 
     def depth(self) -> int:
-        """Messages not settled yet."""
+        """How many messages of the topic are not settled yet."""
         return self._broker.depth(self.name, DEFAULT_GROUP)
 
     def purge(self) -> int:
@@ -238,7 +319,7 @@ class Queue:
         return self._broker.purge(self.name, DEFAULT_GROUP)
 
     def stats(self) -> TopicInfo:
-        """Sizes and counts."""
+        """How many bytes and messages there are, and what was published and delivered."""
         return self._broker.describe_topic(self.name)
 
 
@@ -249,9 +330,16 @@ class TopicHandle:
         self._broker = broker
         self.name = name
 
-    def publish(self, value: bytes, **options: Any) -> Receipt:
+    def publish(
+        self,
+        value: bytes | UnsetType | None = UNSET,
+        *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
+        **options: Any,
+    ) -> Receipt:
         """Publish one message; the options are those of ``Broker.publish``."""
-        return self._broker.publish(self.name, value, **options)
+        return self._broker.publish(self.name, value, json=json, text=text, **options)
 
     def subscribe(self, subscriber_id: str, **options: Unpack[GroupOptions]) -> Consumer:
         """A subscription of its own, from now on (or from where the subscriber was)."""
@@ -268,5 +356,5 @@ class TopicHandle:
         return len(self._broker.groups(self.name))
 
     def stats(self) -> TopicInfo:
-        """Sizes and counts."""
+        """How many bytes and messages there are, and what was published and delivered."""
         return self._broker.describe_topic(self.name)

@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.api.work import Work
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -16,6 +16,7 @@ from penstock.model.info import (
     DeliveryState,
     Fetched,
     GroupInfo,
+    OpenTransaction,
     Redrive,
     Restore,
     ScheduledMessage,
@@ -23,6 +24,14 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.model.trace import Trace
 from penstock.types import Duration, Instant
 
@@ -40,6 +49,8 @@ class DeclaredOperations(Protocol):
 
     def topic_exists(self, topic: str) -> Work[bool]: ...
 
+    def topic_owners(self, topic: str) -> Work[TopicOwners]: ...
+
     def describe_topic(self, name: str) -> Work[TopicInfo]: ...
 
     def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> Work[list[Receipt]]: ...
@@ -53,6 +64,28 @@ class DeclaredOperations(Protocol):
     ) -> Work[StagedPublish]: ...
 
     def published_version(self, topic: str, application: str) -> Work[int | None]: ...
+
+    def begin_transaction(
+        self, transactional_id: str | None, abort_after: Duration
+    ) -> Work[OpenTransaction]: ...
+
+    def publish_in_transaction(
+        self, topic: str, messages: list[Message], transactional_id: str, producer_id: int, epoch: int
+    ) -> Work[list[Receipt]]: ...
+
+    def ack_in_transaction(
+        self,
+        topic: str,
+        group: str,
+        runs: list[tuple[int, int, int, int]],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+    ) -> Work[None]: ...
+
+    def commit_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> Work[None]: ...
+
+    def abort_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> Work[None]: ...
 
     def create_group(self, topic: str, group: str, options: GroupOptions) -> Work[None]: ...
 
@@ -117,6 +150,36 @@ class DeclaredOperations(Protocol):
     def redrive(
         self, topic: str, limit: int, rate: float | None, dry_run: bool, error: str | None, group: str | None
     ) -> Work[Redrive]: ...
+
+    def register_schema(self, subject: str, schema: NewSchema) -> Work[SchemaInfo]: ...
+
+    def find_schema(self, subject: str, schema: NewSchema, deleted: bool) -> Work[SchemaInfo]: ...
+
+    def check_schema(
+        self, subject: str, schema: NewSchema, version: int | str | None, level: Compatibility | None
+    ) -> Work[SchemaVerdict]: ...
+
+    def read_values(self, topic: str, values: list[bytes]) -> Work[list[ReadValue]]: ...
+
+    def schema(self, subject: str, version: int | str, deleted: bool) -> Work[SchemaInfo]: ...
+
+    def schema_versions(self, subject: str, deleted: bool) -> Work[list[SchemaInfo]]: ...
+
+    def schemas(self, deleted: bool) -> Work[list[SchemaInfo]]: ...
+
+    def schema_uses(self, schema_id: int, deleted: bool) -> Work[list[SchemaInfo]]: ...
+
+    def schema_references(self, subject: str, version: int | str) -> Work[list[int]]: ...
+
+    def delete_schema(self, subject: str, version: int | str | None, permanent: bool) -> Work[list[int]]: ...
+
+    def schema_settings(self, subject: str | None, effective: bool) -> Work[SchemaSettings]: ...
+
+    def alter_schema_settings(
+        self, subject: str | None, settings: SchemaSettings, force: bool
+    ) -> Work[None]: ...
+
+    def reset_schema_setting(self, subject: str | None, setting: str) -> Work[SchemaSettings]: ...
 
     def create_key(
         self, name: str, grants: Sequence[Grant], quota: Quota | None, signing: bool

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import UNSET, UnsetType
+
 from penstock.api.operations import ConsumerOperations, Driver, ProducerOperations
 from penstock.clock import stopwatch_ns
 from penstock.errors import Closed, InvalidValue, PenstockError
@@ -12,7 +14,7 @@ from penstock.model.message import Message, Receipt, ReceivedMessage
 from penstock.types import Duration, duration_ms
 
 TURN_MS = 20  # A consumer of several topics waits this long at the first of them, ...
-TURN_MAX_MS = 500  # ... at each following one twice as long, and at most this long.
+LATE_MS_MAX = 500  # ... at each following one twice as long, up to this long at all the others together.
 ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
 
 
@@ -28,6 +30,11 @@ class Consumer:
     def operations(self) -> ConsumerOperations:
         """The operations behind it; for front ends."""
         return self._operations
+
+    @property
+    def driver(self) -> Driver:
+        """That of its broker object; for transactions."""
+        return self._driver
 
     @property
     def consumer_id(self) -> str:
@@ -50,7 +57,7 @@ class Consumer:
         return self._driver.run(self._operations.receive(max_messages, wait_ms))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        """One message after the other, forever; ends when the consumer or the broker is closed."""
         while True:
             try:
                 messages = self._driver.run(self._operations.receive(1, ITERATION_WAIT_MS))
@@ -64,7 +71,7 @@ class Consumer:
         *,
         publish: Iterable[tuple[str, Message]] = (),
     ) -> None:
-        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if this ack holds.
+        """Mark messages as processed; messages to ``publish`` (topic, message) are published atomically.
 
         For a stream group: commits up to and including these messages.
         """
@@ -80,11 +87,11 @@ class Consumer:
         delay: Duration | None = None,
         error: BaseException | str | None = None,
     ) -> None:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         self._driver.run(self._operations.nack(message, delay, error))
 
     def reject(self, message: ReceivedMessage, reason: str) -> None:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         self._driver.run(self._operations.reject(message, reason))
 
     def extend(self, message: ReceivedMessage, duration: Duration) -> None:
@@ -92,7 +99,7 @@ class Consumer:
         self._driver.run(self._operations.extend(message, duration))
 
     def commit(self) -> None:
-        """Stream groups: everything received so far is done."""
+        """Stream groups: commit everything received so far."""
         self._driver.run(self._operations.commit())
 
     def close(self) -> None:
@@ -113,8 +120,8 @@ class TopicsConsumer:
     """Takes messages of one group of several topics, from each in turn; made by ``consumer_of_topics``.
 
     It has one consumer for each topic.  While all of them are empty, it waits at one after the other, longer
-    each time up to ``TURN_MAX_MS``, so that an idle consumer makes two requests per second.  A message is
-    received at the latest after one such turn at each of the other topics.
+    each time.  A message is received at most ``LATE_MS_MAX`` late (with more than 25 topics, ``TURN_MS`` for
+    each), and an idle consumer makes about two requests per second and topic.
     """
 
     def __init__(self, consumers: dict[str, Consumer]) -> None:
@@ -141,6 +148,7 @@ class TopicsConsumer:
             if found:
                 return found
         turn_ms, waited_ms = TURN_MS, 0
+        turn_max_ms = max(LATE_MS_MAX // max(len(self._order) - 1, 1), TURN_MS)
         # The turns count by the broker's clock, which a test may move, and the requests by this machine's.
         while (left_ms := wait_ms - max(waited_ms, (stopwatch_ns() - began_ns) // 1_000_000)) > 0:
             turn_ms = min(turn_ms, left_ms)
@@ -148,7 +156,7 @@ class TopicsConsumer:
             if found:
                 return found
             waited_ms += turn_ms
-            turn_ms = min(2 * turn_ms, TURN_MAX_MS)
+            turn_ms = min(2 * turn_ms, turn_max_ms)
         return []
 
     def _next(self) -> Consumer:
@@ -157,7 +165,7 @@ class TopicsConsumer:
         return self._consumers[self._order[-1]]
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        """One message after the other, forever; ends when the consumer or the broker is closed."""
         while not self._closed:
             try:
                 messages = self.receive(1, ITERATION_WAIT_MS / 1000)
@@ -166,7 +174,7 @@ class TopicsConsumer:
             yield from messages
 
     def ack(self, messages: ReceivedMessage | list[ReceivedMessage]) -> None:
-        """The work is done.  If this fails for a topic, the others are acknowledged before it is raised."""
+        """Mark messages as processed.  An error of one topic is raised after the others were acked."""
         some = messages if isinstance(messages, list) else [messages]
         topics = dict.fromkeys(message.topic for message in some)
         for topic in topics:
@@ -197,7 +205,7 @@ class TopicsConsumer:
 
 
 class Producer:
-    """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
+    """Publishes with sequence numbers, so that a retry after an unknown outcome is written once."""
 
     def __init__(self, operations: ProducerOperations, driver: Driver) -> None:
         self._operations = operations
@@ -211,12 +219,14 @@ class Producer:
     def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         partition: int | None = None,
     ) -> Receipt:
         """Publish one message; call again with the same arguments if the outcome is unknown."""
-        message = Message(value, key, headers, partition=partition)
+        message = Message(value, key, headers, partition=partition, json=json, text=text)
         return self._driver.run(self._operations.publish(topic, message))

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.api.declared import DeclaredOperations
 from penstock.api.work import Work
 from penstock.config.broker import Compression, GroupOptions
-from penstock.model.message import Delivery, Message, Receipt
+from penstock.model.message import Delivery, LeaseRun, Message, Receipt
 from penstock.types import Duration
 from penstock.wire.records import Record
 
@@ -73,11 +73,13 @@ class ConsumerOperations(Protocol):
 
     def commit(self) -> Work[None]: ...
 
+    def answered(self, runs: list[LeaseRun]) -> Work[None]: ...  # By a transaction.
+
     def close(self) -> Work[None]: ...
 
 
 class ProducerOperations(Protocol):
-    """One idempotent producer."""
+    """What one idempotent producer may call."""
 
     @property
     def producer_id(self) -> int: ...

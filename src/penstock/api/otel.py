@@ -6,7 +6,7 @@
 
 The context goes with the message, through the log, retries, dead letters and
 redrives, and comes out wherever the message is worked on: in ``with message:``, or
-in a worker's function.  A message that brings its own ``traceparent`` keeps it.  Names
+in a worker's function.  A message that has its own ``traceparent`` keeps it.  Names
 and attributes are those of OpenTelemetry's conventions for messaging.
 
 This module is imported only by a program that has OpenTelemetry (``spans.py``).
@@ -66,7 +66,7 @@ def context_of(message: Delivered) -> context.Context:
 
 
 def carrying(message: Any, of: context.Context) -> Any:
-    """The message with a context in its headers, unless it brings its own; the caller's stays as it is."""
+    """The message with a context in its headers, unless it has its own; the caller's stays as it is."""
     headers = message.headers if isinstance(message, Message) else None
     if headers is not None and (not isinstance(headers, Mapping) or TRACEPARENT in headers):
         return message
@@ -225,7 +225,7 @@ class ProcessSpan:
         self._at_work: dict[int, tuple[Span, Any]] = {}  # By the identity of the message.
 
     def begin(self, message: Delivered) -> None:
-        """Somebody begins to work on it: from now on, in this context, its span is the current one."""
+        """Processing begins: from now on, in this context, its span is the current one."""
         if id(message) in self._at_work:
             return  # A block inside another one is the same work.
         attributes = {

@@ -29,7 +29,7 @@ def traced(operations: T) -> T:
 
 
 def begin_publish(topic: str, messages: list[Any]) -> "Sending | None":
-    """The span of a publish, with the messages that carry it; None where nobody wants one."""
+    """The span of a publish, with the messages that carry it; None if spans are off."""
     if "opentelemetry.trace" not in sys.modules or not is_set_up():
         return None
     return cast("Sending", _otel().Sending(topic, messages))

@@ -48,6 +48,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "retention_applies": ("auto", "always", "never"),
     "depth_policy": ("reject", "wait"),
+    "validation": ("off", "reject", "dead-letter"),
     "kind": ("queue", "stream"),
     "delivery": ("at-least-once", "at-most-once"),
     "lanes": ("strict", "weighted"),
@@ -87,6 +88,7 @@ class TopicOptions(TypedDict, total=False):
     scheduled_max: int
     kafka_headers: bool
     append_time: bool
+    validation: Literal["off", "reject", "dead-letter"]
     kafka_configs: dict[str, str]
     sqs_attributes: dict[str, str]
 
@@ -157,6 +159,9 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     kafka_headers: bool = False
     # Records of Kafka clients get the broker's timestamp, as all other messages do (LogAppendTime).
     append_time: bool = False
+    # Values must match the schema of the subject "<topic>-value": "reject" refuses a publish with others,
+    # "dead-letter" moves these to the topic's dead letters, "off" takes every value.
+    validation: Literal["off", "reject", "dead-letter"] = "off"
     # Kafka settings that have no effect here, stored so that Kafka clients can read them back.
     kafka_configs: dict[str, str] = {}
     # Attributes and tags of an SQS queue, as its clients set them; they make the topic a queue.
@@ -176,6 +181,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _one_of("compression", self.compression)
         _one_of("retention_applies", self.retention_applies)
         _one_of("depth_policy", self.depth_policy)
+        _one_of("validation", self.validation)
         _check_stored("kafka_configs", self.kafka_configs, STORED_LENGTH_MAX)
         _check_stored("sqs_attributes", self.sqs_attributes, SQS_LENGTH_MAX)
         if self.dead_letter_topic:

@@ -6,7 +6,7 @@
 The name of the file says what it is: ``.yaml`` and ``.yml``, ``.json``; everything else is TOML.  Keys are
 joined by dots (``topic.retention``), however deep they are nested: other systems nest deeper than ours.
 
-The text is bounded by whoever read it.  YAML is read with its safe loader; aliases, with which a few lines
+The caller limits the size of the text.  YAML is read with its safe loader; aliases, with which a few lines
 become a huge document, are refused.  So is a key that is there twice, of which the parsers of YAML and JSON
 would silently keep the last.
 """
@@ -22,6 +22,7 @@ DEPTH_MAX: Final = 20  # Of nested tables; the deepest that is known has four.
 
 _TABLE: Final = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
 _PAIR: Final = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
+_JSON_TOKEN: Final = re.compile(r'(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 class UnreadableError(Exception):
@@ -29,7 +30,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FileEntry:
     """One value of a file; an empty table has the value None and ``empty``."""
 
     key: str
@@ -38,13 +39,13 @@ class Written:
     empty: bool = False
 
 
-def read(text: str, file: str) -> Iterator[Written]:
+def read(text: str, file: str) -> Iterator[FileEntry]:
     """Every value of a file; raises ``UnreadableError`` before the first."""
     kind = file.rpartition(".")[2].lower()
     if kind in ("yaml", "yml"):
         tables, lines = _yaml(text)
     elif kind == "json":
-        tables, lines = _json(text), {}
+        tables, lines = _json(text)
     else:
         tables, lines = _toml(text), key_lines(text)
     if tables is None:
@@ -67,17 +68,17 @@ def key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _flat(prefix: str, table: Mapping[Any, Any], lines: Mapping[str, int], depth: int) -> Iterator[Written]:
+def _flat(prefix: str, table: Mapping[Any, Any], lines: Mapping[str, int], depth: int) -> Iterator[FileEntry]:
     if depth == 0:
         raise UnreadableError(f"tables are nested deeper than {DEPTH_MAX}")
     for name, value in table.items():
         key = f"{prefix}{name}"
         if not isinstance(value, dict):
-            yield Written(key, value, lines.get(key))
+            yield FileEntry(key, value, lines.get(key))
         elif value:
             yield from _flat(f"{key}.", value, lines, depth - 1)
         else:
-            yield Written(key, None, lines.get(key), empty=True)
+            yield FileEntry(key, None, lines.get(key), empty=True)
 
 
 def _toml(text: str) -> Any:
@@ -87,20 +88,37 @@ def _toml(text: str) -> Any:
         raise UnreadableError(str(error)) from None
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> tuple[Any, dict[str, int]]:
     try:
-        return json.loads(text, object_pairs_hook=_json_table)
+        return json.loads(text), _distinct(_json_lines(text))
     except (ValueError, RecursionError) as error:
         raise UnreadableError(str(error)) from None
 
 
-def _json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in table:
-            raise UnreadableError(f"{name} is there twice in one object; merge the two")
-        table[name] = value
-    return table
+def _json_lines(text: str) -> Iterator[tuple[str, int]]:
+    """The line of each key of a JSON document that is known to be valid; objects in lists are left out."""
+    opened: list[str | None] = []  # The key of each object around the token; None: a list.
+    key, line, counted = "", 1, 0
+    for token in _JSON_TOKEN.finditer(text):
+        word = token[0]
+        if word in ("{", "["):
+            opened.append(key if word == "{" else None)
+        elif word in ("}", "]"):
+            opened.pop()
+        elif token["key"] is not None and None not in opened:
+            line, counted = line + text.count("\n", counted, token.start()), token.start()
+            key = ".".join([*(name for name in opened[-1:] if name), json.loads(word)])
+            yield key, line
+
+
+def _distinct(keys: Iterator[tuple[str, int]]) -> dict[str, int]:
+    """The line of each key; the parsers would silently keep the last of two."""
+    lines: dict[str, int] = {}
+    for key, line in keys:
+        if key in lines:
+            raise UnreadableError(f"{key} is there twice, at lines {lines[key]} and {line}; merge the two")
+        lines[key] = line
+    return lines
 
 
 def _yaml(text: str) -> tuple[Any, dict[str, int]]:
@@ -109,14 +127,7 @@ def _yaml(text: str) -> tuple[Any, dict[str, int]]:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise UnreadableError("aliases (*name) are not supported")
-        lines: dict[str, int] = {}
-        for key, line in _node_lines("", yaml.compose(text, yaml.SafeLoader)):
-            if key in lines:
-                raise UnreadableError(
-                    f"{key} is there twice, at lines {lines[key]} and {line}; merge the two"
-                )
-            lines[key] = line
-        return yaml.safe_load(text), lines
+        return yaml.safe_load(text), _distinct(_node_lines("", yaml.compose(text, yaml.SafeLoader)))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UnreadableError(" ".join(str(error).split())) from None
 

@@ -42,7 +42,7 @@ ORDER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """One value from one source."""
 
     key: str  # Section and name, as written.
@@ -66,7 +66,7 @@ class Loaded:
         ]
 
     def unused(self) -> list[tuple[str, str, str]]:
-        """Name, reason and origin of what was given in the words of another system and has no effect."""
+        """Name, reason and origin of settings of another system that were given and have no effect."""
         return [(name, f"no effect: {why}", origin) for name, origin, why in self.notes]
 
 
@@ -90,7 +90,7 @@ def load(
     entries = [
         *_from_file(text, file, problems),
         *_from_environment(environ or {}, problems),
-        *(Entry(key, value, SETTINGS[key].flag) for key, value in (flags or {}).items()),
+        *(ConfigEntry(key, value, SETTINGS[key].flag) for key, value in (flags or {}).items()),
     ]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -112,7 +112,7 @@ def load(
     return Loaded(config, origins, notes)
 
 
-def _ours(entry: Entry) -> tuple[str, Any, str]:
+def _ours(entry: ConfigEntry) -> tuple[str, Any, str]:
     """Key and value of one of our settings, or why the entry has no effect."""
     found = translated(entry.key, entry.value)
     if found is None:
@@ -123,15 +123,15 @@ def _ours(entry: Entry) -> tuple[str, Any, str]:
 
 
 def _with_hosts(config: ServerConfig) -> ServerConfig:
-    """With ":8080" every interface is meant; it is only this machine while nobody is asked for a key."""
+    """With ":8080" every interface is meant; without authentication it is only this machine."""
     open_to_all = config.security.authentication or config.security.insecure
     host = EVERY_HOST if open_to_all else LOCALHOST
     listen = msgspec.structs.asdict(config.listen)
-    ports = {name: f"{host}{place}" for name, place in listen.items() if place.startswith(":")}
+    ports = {name: f"{host}{port}" for name, port in listen.items() if port.startswith(":")}
     return msgspec.structs.replace(config, listen=msgspec.structs.replace(config.listen, **ports))
 
 
-def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
+def _from_file(text: str, file: str, problems: list[str]) -> Iterator[ConfigEntry]:
     try:
         written = read(text, file)
     except UnreadableError as error:
@@ -144,13 +144,13 @@ def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
         elif "." not in each.key and not each.empty:
             problems.append(f"{origin}: {each.key} is in no section; {_sections()}")
         elif not each.empty:
-            yield Entry(each.key, each.value, origin)
+            yield ConfigEntry(each.key, each.value, origin)
 
 
-def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Entry]:
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[ConfigEntry]:
     for variable, value in sorted(environ.items()):
         if variable in NAMES:
-            yield Entry(variable, value, variable)
+            yield ConfigEntry(variable, value, variable)
         elif variable.startswith(GOMQ):
             known = ", ".join(name for name in NAMES if name.startswith(GOMQ))
             problems.append(f"{variable}: GoMQ has no such variable; it has {known}")
@@ -159,7 +159,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
         name = variable.removeprefix(PREFIX).lower()
         section, marker, rest = name.partition("__")
         if marker:
-            yield Entry(f"{section}.{rest}", value, variable)
+            yield ConfigEntry(f"{section}.{rest}", value, variable)
         elif (section := name.partition("_")[0]) in SECTIONS and section != name:
             meant = f"{PREFIX}{section}__{name.partition('_')[2]}".upper()
             problems.append(f"{variable}: the section is followed by two underscores; did you mean {meant}?")
@@ -188,7 +188,7 @@ def _near(section: str, name: str, names: list[str]) -> list[str]:
     return same + similar if names else same + get_close_matches(f"{section}.{name}", SETTINGS)
 
 
-def _words(entry: Entry, error: PenstockError) -> str:
+def _words(entry: ConfigEntry, error: PenstockError) -> str:
     """The problem, in terms of the entry as it was written."""
     if entry.key not in NAMES and ALIASES.get(entry.key, entry.key) not in SETTINGS:
         return f"there is no setting {entry.key}; {error.facts['why']}"

@@ -26,6 +26,7 @@ PORT_MAX = 65_535
 NODES_MAX = 1000
 CACHE_BYTES_MIN = 16 * 1024 * 1024  # Less would hold hardly more than what always stays.
 _OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")  # Without a port.
+LAKE_SCHEMES = ("s3", "s3a", "gs", "az", "abfss", "abfs")  # Of object stores.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -43,7 +44,6 @@ def address(name: str, text: str) -> tuple[str, int] | None:
 
 
 def shown(host: str, port: int) -> str:
-    """An address as HOST:PORT."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -115,13 +115,17 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Location of archived messages."""
 
-    # A directory or a URI such as "s3://bucket/lake", which the server only passes on to archive and query
-    # jobs; "auto" is "lake" in the data directory.
+    # A directory, or a bucket such as "s3://bucket/lake", "gs://...", "az://container/lake" or "abfss://...",
+    # which the server only passes on to archive and query jobs; "auto" is "lake" in the data directory.
     path: str = AUTO
 
     def __post_init__(self) -> None:
         if not self.path:
             raise InvalidValue(name="path", value=self.path, why="name a directory or a URI, or 'auto'")
+        scheme, separator, rest = self.path.partition("://")
+        if separator and scheme != "file" and (scheme not in LAKE_SCHEMES or not rest.strip("/")):
+            known = ", ".join(f"{each}://bucket/path" for each in LAKE_SCHEMES)
+            raise InvalidValue(name="path", value=self.path, why=f"use a directory, or one of {known}")
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,12 +150,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def origins(self) -> list[str]:
-        """Each of the origins."""
         return [origin.lower() for origin in _between_commas(self.cors_origins)]
 
     @property
     def names(self) -> list[str]:
-        """Each of the hosts."""
         return [name.lower() for name in _between_commas(self.hosts)]
 
 
@@ -285,7 +287,6 @@ class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> TopicSettings:
-        """Defaults for new topics."""
         return TopicSettings(**{name: getattr(self, name) for name in TopicSettings.__struct_fields__})
 
 

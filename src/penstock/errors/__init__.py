@@ -25,6 +25,7 @@ from penstock.errors.groups import *
 from penstock.errors.producers import *
 from penstock.errors.startup import *
 from penstock.errors.requests import *
+from penstock.errors.schemas import *
 from penstock.errors.access import *
 from penstock.errors.lake import *
 from penstock.errors.unavailable import *

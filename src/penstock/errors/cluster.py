@@ -27,7 +27,7 @@ class NotCached(UnavailableError):
 
     Cause: they are old, and the node keeps only ``cluster.cache_bytes`` on its disk, or has just taken over
         the partition.
-    Do: try again.  Reads and consumers wait for the fetch by themselves, so this means that it takes long.
+    Do: try again.  Reads and consumers wait for the fetch, so this error means that it takes long.
     """
 
     code = "NOT_CACHED"
@@ -39,12 +39,14 @@ class StoreUnavailable(UnavailableError):
     """The store did not answer, so the outcome of the request is unknown.
 
     Cause: the store is down, overloaded or unreachable from this machine.
-    Do: check the store and the network.  A node repeats the same request until it knows the outcome;
-        nothing is acknowledged meanwhile.
+    Do: check the store and the network.  A node that has started repeats the request until it knows
+        the outcome; nothing is acknowledged meanwhile.
     """
 
     code = "STORE_UNAVAILABLE"
-    sentence = "the store {store} did not answer: {why}; the request is repeated until it does"
+    sentence = (
+        "the store {store} did not answer: {why}; check that it is up and can be reached from this machine"
+    )
     store: str
     why: str
 
@@ -80,7 +82,7 @@ class ClusterMismatch(RequestError):
     """The store belongs to another cluster.
 
     Cause: a wrong ``--store``, or a wrong ``--cluster``.
-    Do: use the name of the cluster that is in the store, or another place in it for a new cluster.
+    Do: use the name of the cluster that is in the store, or another path in it for a new cluster.
     """
 
     code = "CLUSTER_MISMATCH"
@@ -88,6 +90,57 @@ class ClusterMismatch(RequestError):
     store: str
     found: str
     wanted: str
+
+
+class ClusterExists(RequestError):
+    """There is a cluster in the store already, so a data directory cannot become a new one there.
+
+    Cause: the store is in use, or a cluster that was turned back into a data directory has left its objects.
+    Do: use another path in the store; or start this node with an empty directory to join the cluster.
+    """
+
+    code = "CLUSTER_EXISTS"
+    sentence = "the cluster '{cluster}' is in {store} already; give the new cluster another path in the store"
+    cluster: str
+    store: str
+
+
+class ClusterMissing(RequestError):
+    """There is no cluster in the store.
+
+    Cause: a wrong ``--store``, or none of its nodes was ever started.
+    Do: use the URL that the nodes of the cluster are started with.
+    """
+
+    code = "CLUSTER_MISSING"
+    sentence = "there is no cluster in {store}"
+    store: str
+
+
+class ClusterLeft(RequestError):
+    """The cluster was turned back into a plain data directory, and has ended.
+
+    Cause: ``penstock cluster leave``.
+    Do: start the server on that directory, without ``--cluster``; use another path in the store for a new
+        cluster.
+    """
+
+    code = "CLUSTER_LEFT"
+    sentence = "the cluster '{cluster}' was turned back into the data directory of node {node}, and has ended"
+    cluster: str
+    node: int
+
+
+class ClusterRunning(RequestError):
+    """A node of the cluster is running, so the cluster cannot be turned back into a data directory.
+
+    Cause: a node was not stopped, or was started meanwhile.
+    Do: stop all nodes with SIGTERM, and repeat the command.
+    """
+
+    code = "CLUSTER_RUNNING"
+    sentence = "node {node} is running; stop all nodes of the cluster first"
+    node: int
 
 
 class ClusterTooNew(RequestError):
@@ -110,7 +163,7 @@ class NodeInUse(RequestError):
     """Another process runs as this node.
 
     Cause: two servers were started with the same ``--node``.
-    Do: give each node its own number.  A node that was restarted takes its number back by itself.
+    Do: give each node its own number.  A restarted node takes its number back automatically.
     """
 
     code = "NODE_IN_USE"
@@ -142,7 +195,7 @@ class NotACluster(RequestError):
     """
 
     code = "NOT_A_CLUSTER"
-    sentence = "{operation} is for clusters, and this server was started without --cluster"
+    sentence = "this server was started without --cluster, so it is not a node of a cluster ({operation})"
     operation: str
 
 
@@ -199,15 +252,3 @@ class PartitionMoved(RequestError):
     topic: str
     partition: int
     owner: int  # -1: no node.
-
-
-class NotInCluster(RequestError):
-    """A feature that works on a single server does not work in a cluster yet.
-
-    Cause: its state is kept in files of one node, which would be lost with it.
-    Do: use a server without ``--cluster`` for this; docs/cluster.md lists what works.
-    """
-
-    code = "NOT_IN_CLUSTER"
-    sentence = "this does not work in a cluster yet: {what}; use a server without --cluster"
-    what: str

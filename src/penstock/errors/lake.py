@@ -1,6 +1,6 @@
 """The lake, the pipelines that fill it, and SQL queries."""
 
-from penstock.errors.base import PenstockError, RequestError
+from penstock.errors.base import PenstockError, RequestError, UnavailableError
 
 
 class OffsetsMissing(RequestError):
@@ -32,6 +32,21 @@ class LakeUnusable(RequestError):
 
     code = "LAKE_UNUSABLE"
     sentence = "the lake {lake!r} cannot be used: {why}"
+    lake: str
+    why: str
+
+
+class LakeUnreachable(UnavailableError):
+    """The object store of the lake does not respond, or is overloaded; its existing data is unchanged.
+
+    Cause: the store is being restarted, the network is down, or there are no credentials and no server that
+        issues them.
+    Do: check the endpoint, the network and the credentials. Jobs retry for about a minute; after that start
+        them again: nothing is lost or written twice.
+    """
+
+    code = "LAKE_UNREACHABLE"
+    sentence = "the object store of the lake {lake!r} cannot be reached: {why}"
     lake: str
     why: str
 
@@ -108,6 +123,23 @@ class QueryFailed(RequestError):
 
     code = "QUERY_FAILED"
     sentence = "the query failed: {why}"
+    why: str
+
+
+class SqlUnavailable(UnavailableError):
+    """No process on the server's machine answers SQL, or it is still starting.
+
+    Cause: the server runs without ``--archive``, Spark has not started yet (it takes some 20 seconds), or the
+        process has ended.
+    Do: start ``penstock serve --archive``, or ``penstock sql --keep`` beside the server, and try again; in a
+        cluster, ask the node on whose machine it runs.
+    """
+
+    code = "SQL_UNAVAILABLE"
+    sentence = (
+        "SQL is not available: {why}; start one with penstock serve --archive, "
+        "or with penstock sql --keep beside the server"
+    )
     why: str
 
 

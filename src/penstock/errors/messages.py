@@ -23,7 +23,8 @@ class InvalidName(RequestError):
 class InvalidValue(RequestError):
     """An argument or setting has an invalid value.
 
-    Cause: a duration, time, count or option has the wrong type or is out of range.
+    Cause: a duration, time, count or option has the wrong type or is out of range; or the value of a message
+        is not what ``json()`` or ``text`` expects.
     Do: correct the argument or setting; the message names it and says which values it accepts.
     """
 

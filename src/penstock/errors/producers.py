@@ -61,6 +61,22 @@ class ProducerUnknown(RequestError):
     producer_id: int
 
 
+class TransactionAborted(RequestError):
+    """The transaction was aborted by the broker: nothing of it took effect.
+
+    Cause: it took longer than its timeout, another program began a transaction with the same transactional
+        id, or the id was not used for long and is forgotten.
+    Do: begin a new transaction and do the work again; give it a longer timeout if the work takes so long.
+    """
+
+    code = "TRANSACTION_ABORTED"
+    sentence = (
+        "the transaction of {transactional_id!r} was aborted: it timed out, or the same id began another one;"
+        " begin a new transaction"
+    )
+    transactional_id: str
+
+
 class TransactionNotOpen(RequestError):
     """A transactional write or commit arrived outside an open transaction.
 

@@ -1,4 +1,4 @@
-"""Who may do what: roles, grants, ACLs, quotas, and the public facts of API keys and users.
+"""Permissions: roles, grants, ACLs and quotas, and the public facts of API keys and users.
 
     a key or a user
       grants   a role on topics and groups, each by its name or as "prefix*"
@@ -68,7 +68,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, name, tuple(patterns))  # So that equal grants are equal.
 
     def allows(self, action: Action, topic: str | None, group: str | None = None) -> bool:
-        """Whether this is enough; None stands for no topic, or no group, in particular.
+        """Whether the grant is enough; None stands for no particular topic or group.
 
         To administer what belongs to no topic, such as keys, one must be an admin of all topics.
         """
@@ -124,7 +124,7 @@ IMPLIED: Final[Mapping[Operation, frozenset[Operation]]] = {
 
 
 class Acl(msgspec.Struct, frozen=True):
-    """One of Kafka's access control entries: whom it concerns, on what, and which operation."""
+    """One of Kafka's access control entries: principal, resource and operation."""
 
     principal: str  # User:<name>, Key:<id>, or User:* for everybody who logs in.
     resource: Resource
@@ -149,13 +149,13 @@ class Acl(msgspec.Struct, frozen=True):
             raise InvalidValue(name="resource name", value=self.name, why=f"the cluster is {THE_CLUSTER}")
 
     def names(self, resource: Resource, name: str) -> bool:
-        """Whether it is on that resource."""
+        """Whether the entry is on that resource."""
         if self.resource != resource:
             return False
         return name.startswith(self.name) if self.prefixed else self.name in (ANY, name)
 
     def covers(self, operation: Operation) -> bool:
-        """Whether what it allows, or denies, includes that operation."""
+        """Whether the operation that the entry allows or denies includes this one."""
         if self.operation in ("all", operation):
             return True
         return self.allow and self.operation in IMPLIED.get(operation, ())
@@ -171,7 +171,7 @@ ROLE_OPERATIONS: Final[Mapping[str, tuple[Operation, Operation]]] = {
 
 
 def acls_of(principal: str, grants: Iterable[Grant]) -> list[Acl]:
-    """The ACLs that come to the same as grants.
+    """The ACLs that are equivalent to grants.
 
     A grant is on its topics *and* its groups, which ACLs cannot express: ``consumer:orders:billing`` and
     ``consumer:bills:audit`` give the same four ACLs as two grants with the groups exchanged.
@@ -226,7 +226,7 @@ ON_GROUP: Final[Mapping[Action, tuple[Operation, ...]]] = {
 def requirements(
     action: Action, topic: str | None, group: str | None, operation: Operation | None
 ) -> Iterator[Requirement]:
-    """What ACLs must allow; ``operation`` replaces the usual one on the most specific resource.
+    """What ACLs must allow; ``operation`` replaces the default one on the most specific resource.
 
     Nothing, for an action other than ``admin`` that is about no topic and no group in particular.
     """
@@ -241,7 +241,7 @@ def requirements(
 
 
 class Permissions:
-    """What one identity may do, by its grants and by the ACLs that concern it."""
+    """The permissions of one identity, by its grants and its ACLs."""
 
     def __init__(self, grants: Iterable[Grant] = (), acls: Iterable[Acl] = ()) -> None:
         self.grants = tuple(grants)
@@ -257,7 +257,7 @@ class Permissions:
         group: str | None = None,
         operation: Operation | None = None,
     ) -> bool:
-        """Whether it may; None stands for no topic, or no group, in particular."""
+        """Whether the identity may do this; None stands for no particular topic or group."""
         granted = any(grant.allows(action, topic, group) for grant in self.grants)
         if not (self._allowing or self._denying):
             return granted
@@ -269,7 +269,7 @@ class Permissions:
         return all(map(self._allowed, needed)) if needed else self._allows_some(action)
 
     def on_transactional_id(self, name: str, operation: Operation) -> bool | None:
-        """What ACLs say of a transactional id: allowed, denied, or nothing."""
+        """What ACLs say about a transactional id: allowed, denied, or nothing (None)."""
         wanted = Requirement("transactional_id", name, (operation,))
         if self._denied(wanted):
             return False
@@ -288,7 +288,7 @@ class Permissions:
         )
 
     def _allows_some(self, action: Action) -> bool:
-        """Whether it may do this with anything at all; Kafka asks the same of idempotent producers."""
+        """Whether it may do this with any resource, as Kafka requires of idempotent producers."""
         if action == "describe":
             return bool(self._allowing)
         return any(
@@ -305,7 +305,7 @@ def _is_covered(acls: Iterable[Acl], wanted: Requirement) -> bool:
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a key or a user may do, over all its connections; None is no limit."""
+    """The limits of a key or user, over all its connections; None is no limit."""
 
     bytes_per_second: int | None = None  # Published.
     messages_per_second: int | None = None  # Published.
@@ -352,7 +352,7 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grants_of(given: Any) -> list[Grant]:
-    """Grants as a program gave them, or as they travelled."""
+    """Grants as a program passes them, or as they are decoded."""
     try:
         grants = msgspec.convert(given, list[Grant])
     except msgspec.ValidationError as error:
@@ -363,7 +363,7 @@ def grants_of(given: Any) -> list[Grant]:
 
 
 def quota_of(given: Any) -> Quota:
-    """A quota as a program gave it, or as it travelled."""
+    """A quota as a program passes it, or as it is decoded."""
     try:
         return Quota() if given is None else msgspec.convert(given, Quota)
     except msgspec.ValidationError as error:

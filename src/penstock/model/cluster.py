@@ -50,13 +50,22 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Who owns a partition."""
-
     topic: str
     partition: int
-    node: int  # -1: nobody.
+    node: int  # -1: no node.
     epoch: int
     preferred: int | None = None  # The node that an operator has chosen for it.
+
+
+class TopicOwners(msgspec.Struct, frozen=True, kw_only=True):
+    """The owners of a topic's partitions; without a cluster both are empty: the server owns all."""
+
+    owners: list[tuple[int, int]] = []  # By partition: the owner (-1: none), and since which epoch.
+    nodes: dict[int, tuple[str, int]] = {}  # By number: host and native port, as the node advertises them.
+
+    def address(self, partition: int) -> tuple[str, int] | None:
+        """Where clients find the owner of a partition; None: connect to any node, which forwards."""
+        return self.nodes.get(self.owners[partition][0]) if 0 <= partition < len(self.owners) else None
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +80,7 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of partitions that were to move."""
+    """The result of a move of partitions."""
 
     moved: int
     left: int  # Of these, not yet; they follow.

@@ -1,4 +1,4 @@
-"""What a failed delivery says of its error: class, message, and a fingerprint to count by.
+"""The error of a failed delivery: class, message, and a fingerprint to count by.
 
     Failure("KeyError", "'price'", "3f9a1c0b7d42")
 
@@ -30,7 +30,7 @@ OWN: Final = __name__.partition(".")[0]
 
 
 class Failure(NamedTuple):
-    """An error in words that travel; all empty: no error was given."""
+    """An error as text, which can be sent and stored; all fields empty: no error was given."""
 
     error_class: str
     message: str
@@ -41,7 +41,7 @@ NO_FAILURE: Final = Failure("", "", "")
 
 
 def describe_error(error: BaseException | str | None) -> Failure:
-    """An error as it is kept: bounded, and with its fingerprint."""
+    """An error in the form in which it is stored: bounded, and with its fingerprint."""
     if error is None:
         return NO_FAILURE
     if not isinstance(error, BaseException):
@@ -54,7 +54,7 @@ def describe_error(error: BaseException | str | None) -> Failure:
 
 
 def fingerprint(error_class: str, message: str) -> str:
-    """The same for errors that differ only in numbers and addresses, so that they are counted together."""
+    """A fingerprint that is equal for errors that differ only in numbers and addresses."""
     general = re.sub(r"0x[0-9a-fA-F]+|\d+", "#", message)
     return _digest([f"{error_class}:{general}"])
 
@@ -66,20 +66,20 @@ def _digest(lines: list[str]) -> str:
 def _bounded(error: object) -> str:
     try:
         text = str(error)[:MESSAGE_LENGTH_MAX]
-    except Exception:  # noqa: BLE001 - whatever an error does when asked for its words, the nack goes on.
+    except Exception:  # noqa: BLE001 - a __str__ that raises must not stop the nack.
         text = "(it has no words)"
     return text.encode("utf-8", "backslashreplace").decode()[:MESSAGE_LENGTH_MAX]
 
 
 def _only(error: BaseException) -> BaseException:
-    """What a group of one holds: a task group wraps the one error that matters."""
+    """The only error in a group of one, as task groups raise them."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _frames(error: BaseException) -> list[str]:
-    """The error's class, where it came through, and the same for what it was raised from.
+    """The error's class and functions, and those of the errors that it was raised from.
 
     Empty if it came through nothing but Penstock, or was never raised.
     """

@@ -4,15 +4,25 @@ Plain values, the same from an embedded broker and over a connection, so they do
 depend on the broker.  The history of one message is in ``trace.py``.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from penstock.config.broker import TopicSettings
 from penstock.model.message import StoredMessage
+from penstock.model.tables import html
 
 Cancelled = Literal["cancelled", "delivered", "unknown"]
 OTHER_ERRORS: Final = "others"  # Stands for all fingerprints beyond those that are counted separately.
+
+
+def _numbers(
+    names: Sequence[str], partitions: Sequence[msgspec.Struct]
+) -> tuple[Sequence[str], list[list[str]], int]:
+    """The arguments of a table of partitions, with the first of many."""
+    shown = [[f"{getattr(each, name):,}" for name in names] for each in partitions[: html.SHOWN_MAX]]
+    return names, shown, len(partitions) - len(shown)
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +49,15 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int
     groups: list[str]
     partitions: list[PartitionInfo]
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        title = (
+            f"{self.topic}: {self.messages:,} messages, {self.bytes:,} bytes, {self.scheduled:,} scheduled"
+        )
+        names = ("partition", "start", "end", "bytes", "scheduled")
+        groups = f"; groups {', '.join(self.groups)}" if self.groups else ""
+        return html.titled(title + groups, html.table(*_numbers(names, self.partitions)))
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +86,7 @@ class Unacked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages a second, over the last ten seconds or since the broker was opened."""
+    """Messages per second, over the last ten seconds or since the broker was opened."""
 
     published: float  # Into the topic.
     delivered: float
@@ -83,7 +102,7 @@ VerdictWord = Literal[
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How a group is getting on: a word that stays the same, and a sentence for people."""
+    """The status of a group: a stable word for programs, and a sentence for people."""
 
     word: VerdictWord
     text: str
@@ -117,6 +136,13 @@ class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     partitions: list[PartitionLag]
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        age = f", the oldest {self.lag_seconds:,.0f} s old" if self.lag else ""
+        title = f"{self.group} on {self.topic}: {self.verdict}, lag {self.lag:,}{age}"
+        names = ("partition", "floor", "end", "lag", "in_flight", "waiting_retry")
+        return html.titled(title, html.table(*_numbers(names, self.partitions)))
+
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Deleted messages of a partition that are about to be put back."""
@@ -142,7 +168,7 @@ class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """One dead letter and its story in short."""
+    """One dead letter, and how it became one."""
 
     message: StoredMessage
     source: str  # Id of the message it was.
@@ -160,7 +186,7 @@ class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     fingerprint: str  # What ``redrive(error=)`` takes; OTHER_ERRORS for what was too much to tell apart.
-    error_class: str  # Empty if the error was only words, as of a reject.
+    error_class: str  # Empty if there was only a text, as for a reject.
     error: str  # Class and message as the newest of them has it.
     reason: str  # nacked, rejected, visibility timeout, ...
     groups: list[str]  # In which it failed, sorted.
@@ -172,7 +198,7 @@ class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of the messages from ``start`` up to ``end`` in a group."""
+    """The delivery state of the messages from ``start`` up to ``end`` in a group."""
 
     start: int
     end: int
@@ -181,7 +207,7 @@ class DeliveryState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Record batches of one partition, as they lie in its log."""
+    """Record batches of one partition, as they are stored."""
 
     start: int  # The first offset that the log keeps ...
     end: int  # ... and the one after the last that readers may see.
@@ -189,8 +215,16 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batches: bytes  # RecordBatch v2, whole; the first may begin before the offset that was asked for.
 
 
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that was begun; late requests of an earlier one have another epoch."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class StagedPublish(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a staged publish."""
+    """The result of a staged publish."""
 
     published: int  # Messages; 0 if they are there already.
     duplicate: bool  # The application published this version, or a later one, before.
@@ -202,7 +236,7 @@ ProblemKind = Literal[
 
 
 class StorageProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong with the storage of a broker."""
+    """A problem with the storage of a broker."""
 
     kind: ProblemKind
     message: str
@@ -212,7 +246,7 @@ class StorageProblem(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
     first_offset: int | None = None  # Damaged: from here ...
     end_offset: int | None = None  # ... up to here.
-    path: str = ""  # Where on the server's disk; empty for who is no admin.
+    path: str = ""  # Where on the server's disk; empty unless the caller is an admin.
 
 
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +255,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     compiled: bool  # Its hot modules.
     uptime_seconds: float
-    directory: str  # ":memory:" if all is in memory; empty for who is no admin.
+    directory: str  # ":memory:" if all is in memory; empty unless the caller is an admin.
     lake: str  # Where archived messages are, a path or a URI; empty if nowhere, and for who may not read.
     durability: str  # Of topics that do not say theirs.
     topics: int
@@ -290,7 +324,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 PipelineState = Literal["starting", "running", "stopping", "stopped", "done", "failed"]
 
 
-PIPELINES_TOPIC: Final = "__pipelines"  # Where they tell of themselves.
+PIPELINES_TOPIC: Final = "__pipelines"  # Where runs report their state.
 PIPELINE_SILENT_MS: Final = 30_000  # Six reports that did not come.
 PIPELINE_LIVE: Final = frozenset({"starting", "running", "stopping"})
 PIPELINE_LOST: Final = "lost"  # Shown for a run that is live by its own account, and silent.
@@ -322,7 +356,7 @@ class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """What a redrive did, or in a dry run would do."""
+    """The result of a redrive, or of a dry run."""
 
     matched: int
     redriven: int

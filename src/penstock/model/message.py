@@ -1,9 +1,9 @@
-"""Messages: as a producer hands them in, as the log stores them, as a consumer gets them.
+"""Messages: as a producer passes them, as the log stores them, as a consumer receives them.
 
-    Message            going in: a value and how it wants to be treated
-    StoredMessage      lying in the log: what browsing, replay and peek return
-    ReceivedMessage    on loan to a consumer, with its attempt number and answers: ack, nack, reject, extend
-    AsyncReceivedMessage   the same, with answers to await
+    Message            to be published: a value and its options
+    StoredMessage      in the log: what reads, replay and peek return
+    ReceivedMessage    leased to a consumer, with its attempt number, and ack, nack, reject and extend
+    AsyncReceivedMessage   the same, with methods to await
 
 A received message does not know how it is settled; it passes itself to the
 ``Settler`` (the consumer) it came from.  All messages of one lease share one
@@ -12,20 +12,26 @@ A received message does not know how it is settled; it passes itself to the
 The classes are plain and typed, and this module is compiled where a C
 compiler is present: building a hundred messages is the inner loop of
 ``receive``.  Header values are text; bytes that are not UTF-8 survive a round
-trip as surrogate escapes, and ``raw_headers`` has the bytes as stored.
+trip as surrogate escapes, and ``raw_headers`` has the bytes as stored.  Values
+are bytes; ``content.py`` makes them from objects and text, and reads them.
 """
 
 from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast, overload
+
+from msgspec import UNSET, UnsetType
 
 from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
+from penstock.model.content import decoded, decoded_text, encoded
 from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked, mypyc_attr
 from penstock.wire.headers import BROKER_HEADER_BITS, BROKER_HEADERS, EXPIRES_AT
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
+T = TypeVar("T")
 RawHeaders = list[tuple[str, bytes | None]]
+_UNSET: Final[Any] = UNSET  # Compiled, a constant of this module takes no lookup.
 
 
 def own_headers(headers: RawHeaders, attributes: int) -> RawHeaders:
@@ -54,12 +60,14 @@ def last_header(headers: RawHeaders, name: str) -> bytes:
 class Message:
     """A message to publish, for ``publish_batch``; the same fields as the arguments of ``publish``.
 
+    One of value, ``json`` (an object) and ``text`` is given, and the value has it as bytes.
+
     What a worker's function gets is one too, with more to it (``workers/message.py``).
     """
 
     def __init__(
         self,
-        value: bytes | Unchecked | None,
+        value: bytes | UnsetType | Unchecked | None = UNSET,
         key: str | bytes | Unchecked | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority | Unchecked = 0,
@@ -68,7 +76,11 @@ class Message:
         deliver_at: Instant | None = None,
         dedup_id: str | Unchecked | None = None,
         partition: int | Unchecked | None = None,
+        json: Any = UNSET,
+        text: str | UnsetType | Unchecked = UNSET,
     ) -> None:
+        if value is _UNSET or json is not _UNSET or text is not _UNSET:
+            value = encoded(value, json, text)
         # Checked on publish, where the topic's limits are known.
         self.value: Any = value
         self.key: Any = key
@@ -80,13 +92,28 @@ class Message:
         self.dedup_id: Any = dedup_id
         self.partition: Any = partition
 
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+
+    @overload
+    def json(self, kind: Any = None) -> Any: ...
+
+    def json(self, kind: Any = None) -> Any:
+        """The value, which is JSON, as plain objects; or as a type, which validates it: ``json(Order)``."""
+        return decoded(self.value, kind, self)
+
+    @property
+    def text(self) -> str:
+        """The value, which is UTF-8, as text."""
+        return decoded_text(self.value, self)
+
     def __repr__(self) -> str:
         return f"Message({self.value!r}, key={self.key!r})"
 
 
 @mypyc_attr(acyclic=True)
 class Receipt:
-    """What a publish answers: where the message is now."""
+    """The result of a publish: where the message was stored."""
 
     def __init__(
         self,
@@ -125,7 +152,7 @@ class Receipt:
 
 
 class StoredMessage:
-    """A message as it lies in the log."""
+    """A message in the log."""
 
     def __init__(self, topic: str, partition: int, record: Record) -> None:
         self.topic = topic
@@ -134,7 +161,7 @@ class StoredMessage:
 
     @property
     def record(self) -> Record:
-        """The record as the log has it."""
+        """The record as it is stored in the log."""
         return self._record
 
     @property
@@ -143,6 +170,21 @@ class StoredMessage:
         value = self._record.value
         return b"" if value is None else value
 
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+
+    @overload
+    def json(self, kind: Any = None) -> Any: ...
+
+    def json(self, kind: Any = None) -> Any:
+        """The value, which is JSON, as plain objects; or as a type, which validates it: ``json(Order)``."""
+        return decoded(self._record.value, kind, self)
+
+    @property
+    def text(self) -> str:
+        """The value, which is UTF-8, as text; empty for a tombstone."""
+        return decoded_text(self._record.value, self)
+
     @property
     def is_tombstone(self) -> bool:
         """True for a message that deletes its key in a compacted topic."""
@@ -150,7 +192,7 @@ class StoredMessage:
 
     @property
     def key(self) -> bytes | None:
-        """What the message is about; equal keys keep their order."""
+        """The key; messages with equal keys keep their order."""
         return self._record.key
 
     @property
@@ -160,7 +202,7 @@ class StoredMessage:
 
     @property
     def timestamp(self) -> int:
-        """When the log took it, or a Kafka client made it, in milliseconds since 1970."""
+        """When the message was appended, or a Kafka client created it, in milliseconds since 1970."""
         return self._record.timestamp
 
     @property
@@ -186,12 +228,12 @@ class StoredMessage:
 
     @property
     def raw_headers(self) -> RawHeaders:
-        """The headers as stored, in order, with repeats and with those that the broker keeps there."""
+        """The headers as stored, in order, with repeats and with those of the broker."""
         return self._record.headers
 
     @property
     def attributes(self) -> int:
-        """The attribute bits of the record batch the message lies in."""
+        """The attribute bits of the message's record batch."""
         return self._record.attributes
 
     @property
@@ -209,7 +251,7 @@ class StoredMessage:
 
 
 class Settler(Protocol):
-    """What a received message answers to; the consumer it came from."""
+    """Settles received messages: the consumer that they came from."""
 
     def ack(self, messages: Any) -> Any: ...
 
@@ -221,7 +263,7 @@ class Settler(Protocol):
 
 
 class Delivery:
-    """What the messages of one lease have in common."""
+    """The facts that the messages of one lease share."""
 
     def __init__(
         self,
@@ -246,7 +288,7 @@ class Delivery:
 
 
 class Delivered(StoredMessage):
-    """A message on loan: the facts, without the answers."""
+    """A leased message: its facts, without the methods that settle it."""
 
     def __init__(self, delivery: Delivery, record: Record) -> None:
         self.topic = delivery.topic
@@ -276,31 +318,31 @@ class Delivered(StoredMessage):
         return self._settled
 
     def mark_settled(self) -> None:
-        """For the consumer: this delivery has its answer."""
+        """For the consumer: this delivery is settled."""
         self._settled = True
 
 
 class ReceivedMessage(Delivered):
-    """A message on loan to this consumer until it answers or the visibility timeout passes.
+    """A message leased to this consumer until it is settled or the visibility timeout passes.
 
     As a context manager it acks when the block ends well and nacks with the
     error when it raises; the error goes on to the caller.
     """
 
     def ack(self) -> None:
-        """The work is done; do not deliver this again."""
+        """Mark the message as processed: it is not delivered to this group again."""
         self._delivery.settler.ack(self)
 
     def nack(self, *, delay: Duration | None = None, error: BaseException | str | None = None) -> None:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         self._delivery.settler.nack(self, delay=delay, error=error)
 
     def reject(self, reason: str | Unchecked) -> None:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         self._delivery.settler.reject(self, reason)
 
     def extend(self, duration: Duration) -> None:
-        """Keep the message for this long from now."""
+        """Extend the lease: keep the message for this long from now."""
         self._delivery.settler.extend(self, duration)
 
     def __enter__(self) -> "ReceivedMessage":
@@ -325,24 +367,24 @@ class ReceivedMessage(Delivered):
 
 
 class AsyncReceivedMessage(Delivered):
-    """``ReceivedMessage`` with answers to await."""
+    """``ReceivedMessage`` with methods to await."""
 
     def ack(self) -> Awaitable[None]:
-        """The work is done; do not deliver this again."""
+        """Mark the message as processed: it is not delivered to this group again."""
         return cast("Awaitable[None]", self._delivery.settler.ack(self))
 
     def nack(
         self, *, delay: Duration | None = None, error: BaseException | str | None = None
     ) -> Awaitable[None]:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         return cast("Awaitable[None]", self._delivery.settler.nack(self, delay=delay, error=error))
 
     def reject(self, reason: str | Unchecked) -> Awaitable[None]:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         return cast("Awaitable[None]", self._delivery.settler.reject(self, reason))
 
     def extend(self, duration: Duration) -> Awaitable[None]:
-        """Keep the message for this long from now."""
+        """Extend the lease: keep the message for this long from now."""
         return cast("Awaitable[None]", self._delivery.settler.extend(self, duration))
 
     async def __aenter__(self) -> "AsyncReceivedMessage":
@@ -403,7 +445,7 @@ def _is_bare(message: Message) -> bool:
 
 
 def receipts_from(topic: str, partition: int, offset: int, timestamp: int, count: int) -> list[Receipt]:
-    """Receipts of messages that lie one behind the other."""
+    """Receipts of messages with consecutive offsets."""
     return [Receipt(topic, partition, number, timestamp) for number in range(offset, offset + count)]
 
 
@@ -426,8 +468,8 @@ def run_of(message: Delivered) -> LeaseRun:
 def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
     """Group messages into runs, so that a hundred acks in order become one settlement.
 
-    They are marked as answered, all of them or none: one that was answered
-    before, or that another consumer got, is an error.
+    They are marked as settled, all of them or none: a message that was settled
+    before, or that another consumer received, is an error.
     """
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
@@ -448,13 +490,13 @@ def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
 
 
 def unanswer(messages: list[Delivered]) -> None:
-    """The answer to these did not come about: they may be answered again."""
+    """Undo ``mark_settled`` after a settlement has failed: they may be settled again."""
     for message in messages:
         message._settled = False
 
 
 def check_held(message: Any, settler: Settler, name: str) -> None:
-    """Refuse what is no message, or not this consumer's."""
+    """Refuse values that are not messages of this consumer."""
     if not isinstance(message, Delivered) or message._delivery.settler is not settler:
         raise refused(message, name)
 
@@ -471,7 +513,7 @@ LOOK_INSIDE: Final = EXPIRES | REDRIVEN  # Attributes of messages that not every
 
 
 def all_plain(records: list[Record], count: int) -> bool:
-    """True if these are all ``count`` records of a range, and none needs a look at its headers."""
+    """True if these are all ``count`` records of a range, and no header of them has to be checked."""
     if len(records) != count:
         return False
     for record in records:

@@ -23,7 +23,7 @@ ANYWHERE: Final = -1  # In place of a partition: the writer chooses.
 
 
 class Placed:
-    """A message, checked, in the form it is stored in, and not yet written."""
+    """A checked message in its stored form, not yet written."""
 
     __slots__ = ("attributes", "dedup_id", "due_ms", "headers", "key", "partition", "value")
 
@@ -60,7 +60,7 @@ def placed(topic: str, message: Message, partitions: int) -> Placed:
 
 
 def place(topic: str, partition: Any, key: bytes | None, partitions: int) -> int:
-    """The partition that was asked for, or that of the key; ``ANYWHERE`` if neither decides."""
+    """The requested partition, or that of the key; ``ANYWHERE`` if neither is given."""
     if partition is not None:
         if type(partition) is int and 0 <= partition < partitions:
             return int(partition)
@@ -71,7 +71,7 @@ def place(topic: str, partition: Any, key: bytes | None, partitions: int) -> int
 
 
 def due_ms(delay: Duration | None, deliver_at: Instant | None, now_ms: int, delay_max_ms: int) -> int:
-    """When a message is due; both ways of saying it at once is an error."""
+    """When a message is due; giving both a delay and a time is an error."""
     if delay is not None and deliver_at is not None:
         raise InvalidValue(name="deliver_at", value=deliver_at, why="give delay or deliver_at, not both")
     if deliver_at is not None:
@@ -107,7 +107,7 @@ def value_bytes(value: object) -> bytes:
     """A value as it is stored."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise InvalidValue(name="value", value=value, why="a value is bytes; encode text or JSON first")
+    raise InvalidValue(name="value", value=value, why="a value is bytes; text= and json= encode others")
 
 
 def key_bytes(key: object) -> bytes:

@@ -1,4 +1,4 @@
-"""The journey of one message, as a value and as text.
+"""The trace of one message, as a value and as text.
 A trace has one timeline for each group, because groups do not know of each
 other; times are UTC, and counted from when the message was published:
 
@@ -48,7 +48,7 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known of one message, oldest first."""
+    """Everything that is known about one message, oldest first."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return next((event.time_ms for event in self.events if event.event == "published"), -1)
 
     def settlement(self, group: str) -> TraceEvent | None:
-        """The event by which this group was done with the message; None if it is not."""
+        """The event that settled the message for this group; None if it is not settled."""
         for event in reversed(self.events):
             if event.group == group and event.event in SETTLED:
                 return event
@@ -130,7 +130,7 @@ class _Table:
         return f"{datetime.fromtimestamp(self._from_ms / 1000, UTC):%Y-%m-%d}, UTC"
 
     def line(self, event: TraceEvent) -> str:
-        """One event; why it was redelivered is on the line before."""
+        """One event; the line before it has the reason of a redelivery."""
         elapsed_ms = event.time_ms - self._from_ms
         elapsed = f"{'-' if elapsed_ms < 0 else '+'}{_elapsed(abs(elapsed_ms))}"
         clock = f"{event.time:%H:%M:%S}.{event.time_ms % 1000:03d}"
@@ -141,7 +141,7 @@ class _Table:
 
 
 def _elapsed(elapsed_ms: int) -> str:
-    """Milliseconds as a person would say them: 36.012 s, 3.4 h, 12.0 d."""
+    """Milliseconds in a readable form: 36.012 s, 3.4 h, 12.0 d."""
     if elapsed_ms < HOUR_MS:
         return f"{elapsed_ms / 1000:.3f} s"
     days = elapsed_ms >= 48 * HOUR_MS

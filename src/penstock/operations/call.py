@@ -1,4 +1,4 @@
-"""What a client must know of an operation that it calls by name: see ``calls.py``, which is generated.
+"""What a client needs to call an operation by name; ``calls.py``, which is generated, has all of them.
 
 After a lost connection a client cannot know whether a request was executed.
 ``RetryClass`` says whether it may send the request again:
@@ -22,6 +22,7 @@ FETCH_BYTES: Final = 4 * 1024 * 1024  # Read and sent in about a millisecond, so
 MOVE_MS_MAX: Final = 30_000  # Partitions that are to move, until they have.
 PUBLISH_STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
+TRANSACTION_TIMEOUT: Final = "1m"  # As Kafka's producers: for so long an open transaction holds readers up.
 
 
 class RetryClass(NamedTuple):

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import GroupNotFound, IdentityNotFound, NodeNotFound, TopicExists, TopicNotFound
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -16,6 +16,7 @@ from penstock.model.info import (
     DeadLetterErrors,
     DeliveryState,
     GroupInfo,
+    OpenTransaction,
     Redrive,
     Restore,
     ScheduledMessage,
@@ -23,6 +24,14 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import StoredMessage
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.model.trace import Trace
 from penstock.operations.call import (
     HOLD,
@@ -33,11 +42,12 @@ from penstock.operations.call import (
     PUBLISH_STAGED_MS_MAX,
     READ_ONLY,
     REDRIVE_MS_MAX,
+    TRANSACTION_TIMEOUT,
     Call,
     NoArguments,
     done_when,
 )
-from penstock.wire.native_bodies import WireMessage
+from penstock.wire.native_bodies import WireMessage, WireReceipt
 
 
 class CreateTopicArguments(msgspec.Struct, frozen=True):
@@ -55,6 +65,10 @@ class DeleteTopicArguments(msgspec.Struct, frozen=True):
 
 
 class TopicExistsArguments(msgspec.Struct, frozen=True):
+    topic: str
+
+
+class TopicOwnersArguments(msgspec.Struct, frozen=True):
     topic: str
 
 
@@ -77,6 +91,40 @@ class PublishStagedArguments(msgspec.Struct, frozen=True):
 class PublishedVersionArguments(msgspec.Struct, frozen=True):
     topic: str
     application: str
+
+
+class BeginTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str | None = None
+    abort_after: str | int | float = TRANSACTION_TIMEOUT
+
+
+class PublishInTransactionArguments(msgspec.Struct, frozen=True):
+    topic: str
+    messages: list[WireMessage]
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class AckInTransactionArguments(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    runs: list[tuple[int, int, int, int]]
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class CommitTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class AbortTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
 
 class CreateGroupArguments(msgspec.Struct, frozen=True):
@@ -208,6 +256,76 @@ class RedriveArguments(msgspec.Struct, frozen=True):
     group: str | None = None
 
 
+class RegisterSchemaArguments(msgspec.Struct, frozen=True):
+    subject: str
+    schema: NewSchema
+
+
+class FindSchemaArguments(msgspec.Struct, frozen=True):
+    subject: str
+    schema: NewSchema
+    deleted: bool = False
+
+
+class CheckSchemaArguments(msgspec.Struct, frozen=True):
+    subject: str
+    schema: NewSchema
+    version: int | str | None = None
+    level: Compatibility | None = None
+
+
+class ReadValuesArguments(msgspec.Struct, frozen=True):
+    topic: str
+    values: list[bytes]
+
+
+class SchemaArguments(msgspec.Struct, frozen=True):
+    subject: str
+    version: int | str = "latest"
+    deleted: bool = False
+
+
+class SchemaVersionsArguments(msgspec.Struct, frozen=True):
+    subject: str
+    deleted: bool = False
+
+
+class SchemasArguments(msgspec.Struct, frozen=True):
+    deleted: bool = False
+
+
+class SchemaUsesArguments(msgspec.Struct, frozen=True):
+    schema_id: int
+    deleted: bool = True
+
+
+class SchemaReferencesArguments(msgspec.Struct, frozen=True):
+    subject: str
+    version: int | str
+
+
+class DeleteSchemaArguments(msgspec.Struct, frozen=True):
+    subject: str
+    version: int | str | None = None
+    permanent: bool = False
+
+
+class SchemaSettingsArguments(msgspec.Struct, frozen=True):
+    subject: str | None = None
+    effective: bool = True
+
+
+class AlterSchemaSettingsArguments(msgspec.Struct, frozen=True):
+    subject: str | None
+    settings: SchemaSettings
+    force: bool = False
+
+
+class ResetSchemaSettingArguments(msgspec.Struct, frozen=True):
+    subject: str | None
+    setting: str
+
+
 class CreateKeyArguments(msgspec.Struct, frozen=True):
     name: str
     grants: list[Grant]
@@ -256,10 +374,16 @@ CALLS: Final[Mapping[str, Call]] = {
     "topics": Call(NoArguments, list[str], READ_ONLY),
     "queues": Call(NoArguments, list[str], READ_ONLY),
     "topic_exists": Call(TopicExistsArguments, bool, READ_ONLY),
+    "topic_owners": Call(TopicOwnersArguments, TopicOwners, READ_ONLY),
     "describe_topic": Call(DescribeTopicArguments, TopicInfo, READ_ONLY),
     "stage": Call(StageArguments, int, IDEMPOTENT),
     "publish_staged": Call(PublishStagedArguments, StagedPublish, IDEMPOTENT, wait_ms=PUBLISH_STAGED_MS_MAX),
     "published_version": Call(PublishedVersionArguments, int | None, READ_ONLY),
+    "begin_transaction": Call(BeginTransactionArguments, OpenTransaction, NOT_REPEATED),
+    "publish_in_transaction": Call(PublishInTransactionArguments, list[WireReceipt], NOT_REPEATED),
+    "ack_in_transaction": Call(AckInTransactionArguments, None, NOT_REPEATED),
+    "commit_transaction": Call(CommitTransactionArguments, None, IDEMPOTENT),
+    "abort_transaction": Call(AbortTransactionArguments, None, IDEMPOTENT),
     "create_group": Call(CreateGroupArguments, None, IDEMPOTENT),
     "delete_group": Call(DeleteGroupArguments, None, done_when(GroupNotFound)),
     "describe_group": Call(DescribeGroupArguments, GroupInfo, READ_ONLY),
@@ -281,6 +405,19 @@ CALLS: Final[Mapping[str, Call]] = {
     "dead_letters": Call(DeadLettersArguments, list[DeadLetter], READ_ONLY),
     "dead_letter_errors": Call(DeadLetterErrorsArguments, list[DeadLetterErrors], READ_ONLY),
     "redrive": Call(RedriveArguments, Redrive, NOT_REPEATED, wait_ms=REDRIVE_MS_MAX),
+    "register_schema": Call(RegisterSchemaArguments, SchemaInfo, IDEMPOTENT),
+    "find_schema": Call(FindSchemaArguments, SchemaInfo, READ_ONLY),
+    "check_schema": Call(CheckSchemaArguments, SchemaVerdict, READ_ONLY),
+    "read_values": Call(ReadValuesArguments, list[ReadValue], READ_ONLY),
+    "schema": Call(SchemaArguments, SchemaInfo, READ_ONLY),
+    "schema_versions": Call(SchemaVersionsArguments, list[SchemaInfo], READ_ONLY),
+    "schemas": Call(SchemasArguments, list[SchemaInfo], READ_ONLY),
+    "schema_uses": Call(SchemaUsesArguments, list[SchemaInfo], READ_ONLY),
+    "schema_references": Call(SchemaReferencesArguments, list[int], READ_ONLY),
+    "delete_schema": Call(DeleteSchemaArguments, list[int], NOT_REPEATED),
+    "schema_settings": Call(SchemaSettingsArguments, SchemaSettings, READ_ONLY),
+    "alter_schema_settings": Call(AlterSchemaSettingsArguments, None, IDEMPOTENT),
+    "reset_schema_setting": Call(ResetSchemaSettingArguments, SchemaSettings, NOT_REPEATED),
     "create_key": Call(CreateKeyArguments, NewKey, NOT_REPEATED),
     "keys": Call(NoArguments, list[KeyInfo], READ_ONLY),
     "revoke_key": Call(RevokeKeyArguments, None, done_when(IdentityNotFound)),

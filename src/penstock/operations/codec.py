@@ -1,4 +1,4 @@
-"""How the arguments, answers and messages of operations travel in msgpack.
+"""Encodes arguments, results and messages of operations in msgpack.
 
     client                                server
     CALL ["seek", {topic, group, to}]  ─>  SeekArguments(topic, group, to) ─> the broker's operation
@@ -28,7 +28,7 @@ from penstock.wire.records import Record
 
 
 def plain(value: Any) -> Any:
-    """A duration, a time or an option as msgpack has it; what is none of these is left for the broker."""
+    """A duration, a time or an option as msgpack has it; the broker checks all other values."""
     match value:
         case timedelta():
             return value / timedelta(seconds=1)
@@ -50,7 +50,9 @@ def encode_answer(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
-        return _encode(whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_stored)))
+        return _encode(
+            whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_travelling))
+        )
 
 
 def decode_answer(operation: str, data: bytes | memoryview, calls: Mapping[str, Call] = CALLS) -> Any:
@@ -78,8 +80,12 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     attributes: int
 
 
-def _stored(message: Any) -> _Stored:
-    """A stored message, as it travels."""
+def _travelling(value: Any) -> _Stored | WireReceipt:
+    """The encoded form of a stored message or a receipt."""
+    return wire_receipt(value) if isinstance(value, Receipt) else _stored(value)
+
+
+def _stored(message: StoredMessage) -> _Stored:
     record = message.record
     return _Stored(
         message.topic,
@@ -104,7 +110,7 @@ def _message(kind: type, value: Any) -> StoredMessage:
 
 
 def whole_characters(value: Any) -> Any:
-    """The same without halves of characters, which no encoding has."""
+    """Text without lone surrogates, which cannot be encoded."""
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
@@ -116,14 +122,14 @@ def whole_characters(value: Any) -> Any:
             return value
 
 
-_encode: Final = msgspec.msgpack.Encoder(enc_hook=_stored).encode
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_travelling).encode
 
 
 # Messages that the server places.
 
 
 def wire_message(message: Message) -> WireMessage:
-    """A message that was checked for its topic, as it travels."""
+    """The encoded form of a message that was checked for its topic."""
     key = message.key.encode() if isinstance(message.key, str) else message.key
     headers = message.headers or {}
     return WireMessage(
@@ -143,13 +149,13 @@ def wire_message(message: Message) -> WireMessage:
 
 
 def _delay_ms(delay: Any) -> int:
-    """Of any size and sign: the topic has the limits."""
+    """A delay of any size and sign: the topic has the limits."""
     bounded = max(min(signed_duration_ms("delay", delay), DURATION_MS_MAX + 1), -DURATION_MS_MAX)
     return round(bounded)
 
 
 def message_of(fields: WireMessage) -> Message:
-    """The message as a program in the broker's process would have made it."""
+    """The message as a program in the broker's process would have created it."""
     return Message(
         fields.value,
         fields.key,
@@ -164,14 +170,14 @@ def message_of(fields: WireMessage) -> Message:
 
 
 def wire_receipt(receipt: Receipt) -> WireReceipt:
-    """A receipt as it travels: the topic is known."""
+    """The encoded form of a receipt, without the topic, which is known."""
     return WireReceipt(
         receipt.partition, receipt.offset, receipt.timestamp, receipt.schedule_id, receipt.duplicate
     )
 
 
 def receipt_of(topic: str, fields: WireReceipt) -> Receipt:
-    """The receipt as the broker gave it."""
+    """The receipt that the broker has returned."""
     return Receipt(
         topic, fields.partition, fields.offset, fields.timestamp, fields.schedule_id, fields.duplicate
     )

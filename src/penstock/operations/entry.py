@@ -32,6 +32,7 @@ Route = Literal[
     "topic",  # Every owner of the topic's partitions, and a merge.
     "cluster",  # Every node, and a merge.
     "coordinator",  # The coordinator of the group: clients find it, and other nodes refuse.
+    "transaction coordinator",  # The same for a transactional id.
     "written by hand",  # In cluster/routing/router.py.
 ]
 
@@ -51,6 +52,7 @@ class OperationEntry(msgspec.Struct, frozen=True):
     topic: str | None = None  # The argument that names the topic ...
     group: str | None = None  # ... and the one that names the group.
     by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
+    by_subject: bool = False  # The topic is that of a schema's subject such as orders-value.
     acl: AclOperation | None = None  # For ACLs: this operation instead of what the action means.
     dead_letter_topic_in: str | None = None  # Topic options, whose dead letter topic is checked as well.
     transactional_id: str | None = None  # The operation acts for this transactional id.

@@ -20,7 +20,7 @@ from typing import Protocol, Unpack
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.errors import GroupNotFound, IdentityNotFound, NodeNotFound, TopicExists, TopicNotFound
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -29,6 +29,7 @@ from penstock.model.info import (
     DeliveryState,
     Fetched,
     GroupInfo,
+    OpenTransaction,
     Redrive,
     Restore,
     ScheduledMessage,
@@ -36,6 +37,14 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.model.trace import Trace
 from penstock.operations.call import (
     FETCH_BYTES,
@@ -46,6 +55,7 @@ from penstock.operations.call import (
     PUBLISH_STAGED_MS_MAX,
     READ_ONLY,
     REDRIVE_MS_MAX,
+    TRANSACTION_TIMEOUT,
     done_when,
 )
 from penstock.operations.entry import operation, server_operation
@@ -85,6 +95,10 @@ class TopicOperations(Protocol):
     def topic_exists(self, topic: str) -> bool:
         """Whether there is a topic of this name."""
 
+    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    def topic_owners(self, topic: str) -> TopicOwners:
+        """The nodes of a cluster that own the partitions of a topic, and their addresses."""
+
     @operation("describe", topic="name", retry=READ_ONLY, route="topic", merge="topic_info")
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""
@@ -115,7 +129,7 @@ class PublishOperations(Protocol):
     def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
         """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
 
-    @operation("publish", topic="topic", metered="batch", retry=IDEMPOTENT, route="first partition")
+    @operation("publish", topic="topic", metered="batch", retry=IDEMPOTENT, route="written by hand")
     def stage(self, topic: str, batch: bytes) -> int:
         """Store record batches for a topic without publishing them; returns the offset of the first one.
 
@@ -136,6 +150,76 @@ class PublishOperations(Protocol):
     @operation("describe", topic="topic", retry=READ_ONLY, route="first partition")
     def published_version(self, topic: str, application: str) -> int | None:
         """The last version that an application published, or None."""
+
+
+class TransactionOperations(Protocol):
+    """Messages to many topics and acks of many groups that take effect together, or not at all."""
+
+    @operation("publish", transactional_id="transactional_id", facade=False, route="written by hand")
+    def begin_transaction(
+        self, transactional_id: str | None = None, *, abort_after: Duration = TRANSACTION_TIMEOUT
+    ) -> OpenTransaction:
+        """Begin a transaction; an open transaction of the same id is aborted.
+
+        Without an id the broker chooses one.  A transaction that is open for longer is aborted.
+        """
+
+    @operation(
+        "publish",
+        topic="topic",
+        metered="messages",
+        creates_topic=True,
+        transactional_id="transactional_id",
+        facade=False,
+        client=False,
+        route="written by hand",
+    )
+    def publish_in_transaction(
+        self, topic: str, messages: list[Message], transactional_id: str, producer_id: int, epoch: int
+    ) -> list[Receipt]:
+        """Publish messages that readers see when the transaction is committed; one receipt each."""
+
+    @operation(
+        "consume",
+        topic="topic",
+        group="group",
+        transactional_id="transactional_id",
+        facade=False,
+        route="written by hand",
+    )
+    def ack_in_transaction(
+        self,
+        topic: str,
+        group: str,
+        runs: list[tuple[int, int, int, int]],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+    ) -> None:
+        """Ack messages of a queue group when the transaction is committed.
+
+        A run is a partition, a lease, and the first offset and the one after the last.
+        """
+
+    @operation(
+        "publish",
+        transactional_id="transactional_id",
+        retry=IDEMPOTENT,
+        facade=False,
+        route="written by hand",
+    )
+    def commit_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """Commit a transaction; returns when all readers can see it."""
+
+    @operation(
+        "publish",
+        transactional_id="transactional_id",
+        retry=IDEMPOTENT,
+        facade=False,
+        route="written by hand",
+    )
+    def abort_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        """Abort a transaction; no effect if it was aborted before."""
 
 
 server_operation(
@@ -167,13 +251,13 @@ class GroupOperations(Protocol):
 
     @operation("describe", topic="topic", group="group", retry=READ_ONLY, route="topic", merge="group_info")
     def describe_group(self, topic: str, group: str) -> GroupInfo:
-        """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
+        """Progress of a group: lag, rates, what blocks it, and its status in a word (the verdict)."""
 
     @operation("describe", topic="topic", group="group", retry=READ_ONLY, route="partition")
     def delivery_states(
         self, topic: str, group: str, partition: int, start: int, end: int
     ) -> list[DeliveryState]:
-        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+        """Delivery states of the messages from ``start`` to ``end`` in a group, as ranges of equal state."""
 
     @operation("consume", topic="topic", group="group", retry=IDEMPOTENT, route="partition or topic")
     def seek(
@@ -198,9 +282,9 @@ class GroupOperations(Protocol):
     # Not audited: the beginning and the end of a restore are.
     @operation("admin", topic="topic", retry=IDEMPOTENT, route="partition")
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
-        """Hand over record batches with their old offsets, ascending; returns the offset after the last.
+        """Pass record batches with their old offsets, ascending; returns the offset after the last.
 
-        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        Offsets that are in no batch stay empty.  Batches that were passed before are not stored twice.
         """
 
     @operation("admin", topic="topic", group="group", audit=("topic", "group"), route="partition")
@@ -209,7 +293,7 @@ class GroupOperations(Protocol):
     ) -> None:
         """Put the messages back into the log, and move the group to the first of them.
 
-        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        Retention waits for up to ``hold`` until the group has settled everything that the log has now.
         """
 
 
@@ -246,11 +330,11 @@ class ReadOperations(Protocol):
         partition's journal, whose records are the events of ``penstock.delivery.events``.
         """
 
-    @operation("describe", topic="topic", retry=READ_ONLY, route="topic", merge="offsets")
+    @operation("describe", topic="topic", retry=READ_ONLY, route="topic", merge="by_partition")
     def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
         """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
 
-    @operation("read", topic="topic", retry=READ_ONLY, route="partition or topic", merge="read")
+    @operation("read", topic="topic", retry=READ_ONLY, facade=False, route="partition or topic", merge="read")
     def read(
         self,
         topic: str,
@@ -263,13 +347,13 @@ class ReadOperations(Protocol):
     ) -> list[StoredMessage]:
         """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
 
-    @operation("read", topic="topic", retry=READ_ONLY, route="partition or topic", merge="peek")
+    @operation("read", topic="topic", retry=READ_ONLY, facade=False, route="partition or topic", merge="peek")
     def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
         """The last ``count`` messages, the oldest of them first."""
 
     @operation("read", topic="topic", by_id=True, retry=READ_ONLY, facade=False, route="id")
     def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place, its id or its schedule id."""
+        """Everything that happened to a message, identified by its offset, its id or its schedule id."""
 
 
 class ScheduleOperations(Protocol):
@@ -283,7 +367,7 @@ class ScheduleOperations(Protocol):
         route="written by hand",
     )
     def schedule(self, topic: str, message: Message, *, cron: str, timezone: str = "UTC") -> str:
-        """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
+        """Publish a message repeatedly, at the times of a cron expression; returns the schedule id."""
 
     @operation("read", topic="topic", retry=READ_ONLY, route="topic", merge="scheduled")
     def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
@@ -345,6 +429,84 @@ class DeadLetterOperations(Protocol):
         """
 
 
+class SchemaOperations(Protocol):
+    """The schema registry.  Subject ``orders-value`` needs the permissions of topic ``orders``."""
+
+    @operation("publish", topic="subject", by_subject=True, audit=("subject",), retry=IDEMPOTENT)
+    def register_schema(self, subject: str, schema: NewSchema) -> SchemaInfo:
+        """Register a schema as the next version of a subject; one that it has already is returned."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY)
+    def find_schema(self, subject: str, schema: NewSchema, *, deleted: bool = False) -> SchemaInfo:
+        """The version of a subject that has this schema."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY)
+    def check_schema(
+        self,
+        subject: str,
+        schema: NewSchema,
+        version: int | str | None = None,
+        *,
+        level: Compatibility | None = None,
+    ) -> SchemaVerdict:
+        """Whether a schema is compatible with a version, or could be registered.
+
+        By the level of the subject, or by another one.
+        """
+
+    @operation("read", topic="topic", retry=READ_ONLY)
+    def read_values(self, topic: str, values: list[bytes]) -> list[ReadValue]:
+        """Values of a topic as JSON, by the schemas of the topic: also Avro and Protobuf ones."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY, waits=False)
+    def schema(self, subject: str, version: int | str = "latest", *, deleted: bool = False) -> SchemaInfo:
+        """One version of a subject."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY, waits=False)
+    def schema_versions(self, subject: str, *, deleted: bool = False) -> list[SchemaInfo]:
+        """All versions of a subject, the oldest first; with those that are softly deleted, if asked for."""
+
+    @operation("describe", result_filter="visible_schemas", retry=READ_ONLY, waits=False)
+    def schemas(self, *, deleted: bool = False) -> list[SchemaInfo]:
+        """All versions of all subjects, by name."""
+
+    @operation("describe", result_filter="visible_schemas", retry=READ_ONLY, waits=False)
+    def schema_uses(self, schema_id: int, *, deleted: bool = True) -> list[SchemaInfo]:
+        """The versions, of any subject, that have this schema id; none if the id is unknown."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY, waits=False)
+    def schema_references(self, subject: str, version: int | str) -> list[int]:
+        """The ids of schemas that refer to a version."""
+
+    @operation(
+        "admin", topic="subject", by_subject=True, acl="delete", audit=("subject", "version", "permanent")
+    )
+    def delete_schema(
+        self, subject: str, version: int | str | None = None, *, permanent: bool = False
+    ) -> list[int]:
+        """Delete one version of a subject or all: softly, then permanently.  Returns their numbers."""
+
+    @operation("describe", topic="subject", by_subject=True, retry=READ_ONLY, waits=False)
+    def schema_settings(self, subject: str | None = None, *, effective: bool = True) -> SchemaSettings:
+        """Compatibility level and mode of a subject (in effect, or only its own), or of the registry."""
+
+    @operation("admin", topic="subject", by_subject=True, audit=("subject", "settings"), retry=IDEMPOTENT)
+    def alter_schema_settings(
+        self, subject: str | None, settings: SchemaSettings, *, force: bool = False
+    ) -> None:
+        """Set compatibility level or mode of a subject, or (None) of the registry.
+
+        ``force`` allows mode IMPORT although there are schemas.
+        """
+
+    @operation("admin", topic="subject", by_subject=True, audit=("subject", "setting"))
+    def reset_schema_setting(self, subject: str | None, setting: str) -> SchemaSettings:
+        """Remove the own "compatibility" or "mode" of a subject, or (None) reset the registry's.
+
+        Returns the settings as they were.
+        """
+
+
 class AccessOperations(Protocol):
     """Keys and users of a server with authentication."""
 
@@ -373,7 +535,7 @@ class AccessOperations(Protocol):
 
     @operation("admin", acl="describe", retry=READ_ONLY, waits=False)
     def users(self) -> list[UserInfo]:
-        """All users."""
+        """The names and permissions of all users, without their passwords."""
 
     @operation("admin", audit=("name",), retry=done_when(IdentityNotFound))
     def delete_user(self, name: str) -> None:
@@ -389,11 +551,11 @@ class AdministrationOperations(Protocol):
 
     @operation("admin", audit=("node",), retry=IDEMPOTENT, wait_ms=MOVE_MS_MAX, route="written by hand")
     def drain_node(self, node: int, *, undo: bool = False) -> Moved:
-        """Move all partitions away from a node and keep others away, or (``undo``) let it have some again."""
+        """Move all partitions away from a node and keep others away, or (``undo``) end that."""
 
     @operation("admin", audit=("node",), retry=done_when(NodeNotFound), route="written by hand")
     def remove_node(self, node: int) -> None:
-        """Forget a node that has stopped for good."""
+        """Remove a node that has stopped permanently."""
 
     @operation(
         "admin",
@@ -404,7 +566,7 @@ class AdministrationOperations(Protocol):
         route="written by hand",
     )
     def move_partition(self, topic: str, partition: int, node: int) -> Moved:
-        """Have a node own a partition; it stays there while the node is up and not drained."""
+        """Move a partition to a node; it stays there while the node is up and not drained."""
 
     @operation("admin", audit=("dry_run",), retry=IDEMPOTENT, wait_ms=MOVE_MS_MAX, route="written by hand")
     def balance_partitions(self, *, dry_run: bool = False) -> Moved:
@@ -432,6 +594,11 @@ server_operation(
 server_operation("append_records", operation("publish", topic="topic", metered="batches"))
 server_operation("read_records", operation("read", topic="topic", waits=False))
 server_operation("append_output", operation("publish", topic="topic", route="partition"))
+server_operation("check_owned", operation("describe", topic="topic"))
+server_operation("read_staged", operation("read"))
+server_operation("staging_rooms", operation("describe", topic="topic", route="topic", merge="by_partition"))
+server_operation("place_staged", operation("publish", topic="topic"))
+server_operation("release_staged", operation("publish"))
 server_operation("arrival", operation("read", topic="topic"))
 server_operation("position", operation("describe", topic="topic", waits=False))
 server_operation(
@@ -459,24 +626,48 @@ server_operation(
     ),
 )
 server_operation("dead_letter", operation("read", topic="topic", route="id"))
-server_operation("settle_place", operation("consume", topic="topic", group="group", route="partition"))
-server_operation("retime_place", operation("consume", topic="topic", group="group", route="partition"))
+server_operation("ack_by_lease", operation("consume", topic="topic", group="group", route="partition"))
+server_operation("change_visibility", operation("consume", topic="topic", group="group", route="partition"))
 
 # Transactions.
 
 server_operation("new_producer_id", operation("publish", waits=False))
-server_operation("init_producer", operation("publish", transactional_id="known_as", route="written by hand"))
-server_operation("enlist", operation("publish", topic="topic", transactional_id="known_as"))
+server_operation("prepare_transactions", operation("publish"))
+server_operation(
+    "init_producer",
+    operation("publish", transactional_id="known_as", route="transaction coordinator"),
+)
+server_operation(
+    "enlist",
+    operation("publish", topic="topic", transactional_id="known_as", route="transaction coordinator"),
+)
 server_operation(
     "append_in_transaction",
     operation("publish", topic="topic", metered="batches", transactional_id="known_as"),
 )
-server_operation("enlist_group", operation("publish", transactional_id="known_as"))
 server_operation(
-    "enlist_commits", operation("consume", topic="topic", group="group", transactional_id="known_as")
+    "enlist_group", operation("publish", transactional_id="known_as", route="transaction coordinator")
 )
-server_operation("end_transaction", operation("publish", transactional_id="known_as"))
-server_operation("end_epoch", operation("publish", transactional_id="known_as"))
+server_operation(
+    "enlist_commits",
+    operation("consume", topic="topic", group="group", transactional_id="known_as", route="written by hand"),
+)
+server_operation(
+    "end_transaction", operation("publish", transactional_id="known_as", route="transaction coordinator")
+)
+server_operation(
+    "end_epoch", operation("publish", transactional_id="known_as", route="transaction coordinator")
+)
+# Between the nodes of a cluster.
+server_operation("confirm_enlisted", operation("publish", transactional_id="known_as"))
+server_operation("finish_transaction", operation("publish"))
+server_operation("hold_acks", operation("publish"))
+server_operation("check_acks", operation("describe"))
+server_operation("stage_acks", operation("consume", transactional_id="known_as"))
+server_operation(
+    "stage_commits", operation("consume", topic="topic", group="group", transactional_id="known_as")
+)
+server_operation("held_offsets", operation("describe", topic="topic", group="group"))
 server_operation("transaction", operation("describe", result_filter="visible_transaction", waits=False))
 server_operation("transactional_ids", operation("describe", result_filter="visible_transactional_ids"))
 server_operation("active_producers", operation("read", topic="topic", waits=False))
@@ -497,7 +688,9 @@ server_operation("store_offsets", operation("consume", topic="topic", group="gro
 server_operation(
     "committed_offsets", operation("describe", topic="topic", group="group", route="topic", merge="commits")
 )
-server_operation("unsettled_offsets", operation("describe", topic="topic", group="group", waits=False))
+server_operation(
+    "unsettled_offsets", operation("describe", topic="topic", group="group", route="written by hand")
+)
 server_operation(
     "topics_with_offsets",
     operation("describe", group="group", result_filter="visible_topics", route="cluster", merge="names"),
@@ -506,18 +699,21 @@ server_operation(
     "queued_topics",
     operation("describe", group="group", result_filter="visible_topics", route="cluster", merge="names"),
 )
-server_operation("check_share_group", operation("consume", group="group", waits=False, route="coordinator"))
+server_operation("check_share_group", operation("consume", group="group", waits=False))
 server_operation(
     "forget_offsets",
     operation("consume", topic="topic", group="group", acl="delete", route="written by hand"),
 )
-server_operation("member_groups", operation("describe", result_filter="visible_groups", waits=False))
-server_operation("member_group", operation("describe", group="group", waits=False, route="coordinator"))
+server_operation(
+    "member_groups",
+    operation("describe", result_filter="visible_groups", route="cluster", merge="member_groups"),
+)
+server_operation("member_group", operation("describe", group="group", route="written by hand"))
 server_operation("group_config", operation("describe", group="group", waits=False))
 server_operation("alter_group_config", operation("admin", group="group", audit=("group",)))
 server_operation("configured_groups", operation("describe", result_filter="visible_group_names", waits=False))
 server_operation(
-    "check_delete_group", operation("consume", group="group", acl="delete", waits=False, route="coordinator")
+    "check_delete_group", operation("consume", group="group", acl="delete", route="written by hand")
 )
 
 # Users and ACLs as Kafka's clients administer them.

@@ -1,0 +1,1 @@
+"""Lists as tables: as HTML for notebooks, and as data frames."""
