@@ -19,11 +19,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.frontends.http.browser import place
+from tests.frontends.http.sql_stand_in import Result, sql_stand_in
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.broker import BrokerConfig
 from penstock.frontends.http.pages.openapi import document
 from penstock.frontends.http.routes import ROUTES
+from penstock.wire.sql import RunQuery
 
 PATIENCE_S = 240  # It takes about 20 on a quiet machine.
 FUZZ_EXAMPLES = 10  # Of each operation, beside some forty corner cases.
@@ -37,7 +39,7 @@ CHECKS = (
     "unsupported_method",
     "allow_header_conformance",
 )
-NAMES = {"topic": ["orders"], "group": ["billing"], "user": ["anna"]}
+NAMES = {"topic": ["orders"], "table": ["orders"], "group": ["billing"], "user": ["anna"]}
 IDS = ["orders:0:0", "orders:0:s0", "orders.dlq:0:0"]
 WAITS = [0, "0s", -1, 61, "soon"]  # None that takes time.
 
@@ -66,8 +68,14 @@ async def furnish(broker: EmbeddedAsyncBroker) -> None:
         await (await consumer.receive())[0].reject("no price")
 
 
+async def answer(query: RunQuery) -> Result:
+    """Of the session beside the server: without one the answer is 503, which is taken for a fault."""
+    empty = {"columns": [{"name": "n", "type": "int"}], "rows": [[1]], "truncated": False}
+    return empty if query.form == "json" else b"n\n1\n"
+
+
 @pytest.fixture
-def url() -> Iterator[str]:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server on a loop of its own."""
     ready, ports = threading.Event(), []
     loop, end = asyncio.new_event_loop(), asyncio.Event()
@@ -75,7 +83,9 @@ def url() -> Iterator[str]:
     async def serve() -> None:
         # Names that are not there are answered with 404: what is wrong beside them is then no finding.
         broker = await EmbeddedAsyncBroker.open(config=BrokerConfig(auto_create_topics=False))
-        async with place(broker=broker) as http:
+        folder = tmp_path_factory.mktemp("sql")
+        async with place(broker=broker) as http, sql_stand_in(broker, folder) as session:
+            session.tables, session.answer = {"orders": [("offset", "bigint")]}, answer
             await furnish(http.broker)
             ports.append(http.port)
             ready.set()

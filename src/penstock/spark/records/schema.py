@@ -12,18 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-ROW: Final = pa.schema(
-    {
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "headers": pa.map_(pa.string(), pa.binary()),
-        "lane": pa.int32(),
-    }
-)
+from penstock.model.tables.frames import row_schema
+
+ROW: Final = row_schema()
 PAYLOADS: Final = (
     "key",
     "value",

@@ -1,0 +1,253 @@
+"""Schemas and values of strangers that would take for ever, or end the process."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from penstock.broker.schemas.protoc import compiled
+from penstock.broker.steps import Arrival, Aside
+from penstock.errors import InvalidValue, SchemaInvalid
+from penstock.model.schemas import NewSchema, SchemaReference, SchemaSettings, SchemaType
+from penstock.schemas import json_rules
+from penstock.schemas.formats import ParsedSchema, parse
+from penstock.schemas.mismatch import Mismatch
+from penstock.schemas.registry import MESSAGE_LENGTH_MAX, ParsedSchemas, SchemaBook, SchemaRegistry
+from penstock.testing import TestBroker
+
+LEVELS = 60  # With two ways at each: nobody can try them all.
+
+
+def registry(book: SchemaBook | None = None) -> SchemaRegistry:
+    return SchemaRegistry(book or SchemaBook(), compiled, {})
+
+
+def schema(kind: SchemaType, document: Any) -> ParsedSchema:
+    return parse(kind, json.dumps(document), {})
+
+
+def record(name: str, *types: Any) -> dict[str, Any]:
+    fields = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(types)]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def nested(levels: int, last: dict[str, Any]) -> dict[str, Any]:
+    """Records with the next one twice."""
+    for level in reversed(range(levels)):
+        last = record(f"R{level}", last, last["name"])
+    return last
+
+
+@pytest.mark.slow
+def test_avro_unions_that_fail_at_the_end_are_not_tried_in_all_combinations() -> None:
+    reader: Any = [record("a.R", "int"), record("b.R", "int")]
+    writer: Any = record("R", "string")
+    for level in range(LEVELS):
+        names = [each["name"] for each in reader]
+        reader = [record(f"a.R{level}", reader), record(f"b.R{level}", names)]
+        writer = record(f"R{level}", writer)
+
+    assert schema("AVRO", reader).unreadable(schema("AVRO", writer))
+
+
+def test_arrays_of_avro_items_without_bytes_are_found_at_once() -> None:
+    with pytest.raises(SchemaInvalid, match="an array has items that take no bytes"):
+        schema("AVRO", {"type": "array", "items": nested(LEVELS, record("Last"))})
+
+    schema("AVRO", {"type": "array", "items": nested(LEVELS, record("Last", "int"))})
+    hidden = record("Y", {"type": "array", "items": "null"})
+    with pytest.raises(SchemaInvalid, match="an array has items that take no bytes"):
+        schema("AVRO", record("X", {"type": "array", "items": "X"}, hidden))
+
+
+@pytest.mark.slow
+def test_many_symbols_and_values_are_compared_in_linear_time() -> None:
+    symbols = [f"S{at}" for at in range(30_000)]
+    enum = {"type": "enum", "name": "E", "symbols": symbols}
+    assert schema("AVRO", enum).unreadable(schema("AVRO", {**enum, "symbols": symbols[::-1]})) == []
+
+    values = schema("JSON", {"enum": symbols})
+    assert values.unreadable(schema("JSON", {"enum": symbols[::-1]})) == []
+    assert values.unreadable(schema("JSON", {"enum": [False, *symbols]})) != []
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"__fastavro_parsed": True}, {"__fastavro_parsed": True, "__named_schemas": {}}]
+)
+def test_an_avro_schema_cannot_say_that_it_was_checked(attributes: dict[str, Any]) -> None:
+    for document in ({"type": "record", **attributes}, [{"type": "record", **attributes}]):
+        with pytest.raises(SchemaInvalid):
+            schema("AVRO", document)
+
+
+def test_a_deep_value_of_a_recursive_avro_schema_is_a_mismatch() -> None:
+    chain = schema("AVRO", record("Chain", ["null", "Chain"]))
+
+    chain.validate(b"\2" * 50 + b"\0")
+    with pytest.raises(Mismatch, match="nested too deeply"):
+        chain.validate(b"\2" * 500_000 + b"\0")
+
+
+def test_patterns_of_properties_are_matched_in_linear_time() -> None:
+    writer = {"patternProperties": {"^(a+)+$": {"type": "string"}}, "additionalProperties": False}
+    reader = {"properties": {"a" * 60 + "!": {"type": "string"}, "aa": {"type": "string"}}}
+
+    assert schema("JSON", reader).unreadable(schema("JSON", writer)) == []
+
+
+@pytest.mark.slow
+def test_many_patterns_are_not_tried_on_many_names_for_ever() -> None:
+    writer = {"patternProperties": {f"^x{at}$": {"type": "string"} for at in range(5000)}}
+    reader = {"properties": {f"p{at}": {"type": "string"} for at in range(20_000)}}
+
+    assert schema("JSON", reader).unreadable(schema("JSON", writer)) == [
+        "/: the schemas are too large to compare"
+    ]
+
+
+@pytest.mark.slow
+def test_wide_objects_in_many_branches_are_not_joined_for_ever() -> None:
+    fields = {f"p{at}": {"type": "string"} for at in range(5000)}
+    branches = [{"properties": {f"q{at}": {"type": "string"}}} for at in range(5000)]
+    writer = {"properties": fields, "anyOf": branches}
+
+    assert schema("JSON", {"minProperties": 1}).unreadable(schema("JSON", writer)) == [
+        "/: the schemas are too large to compare"
+    ]
+
+
+@pytest.mark.slow
+def test_large_equal_parts_are_not_compared_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_rules, "VALUES_MAX", 10_000)
+    part = {"enum": list(range(1000))}
+    writer = {"properties": {f"p{at}": part for at in range(100)}, "title": "old"}
+    reader = {**writer, "title": "new"}
+
+    assert schema("JSON", reader).unreadable(schema("JSON", writer)) == [
+        "/: the schemas are too large to compare"
+    ]
+
+
+@pytest.mark.slow
+def test_a_field_whose_type_would_be_too_long_for_spark_is_text() -> None:
+    found = schema("AVRO", nested(LEVELS, record("Last", "int"))).fields()
+
+    assert found is not None
+    assert set(found.values()) == {"string"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["JSON", "PROTOBUF"])
+def test_a_type_that_would_be_too_long_for_spark_is_refused(kind: SchemaType) -> None:
+    if kind == "JSON":
+        kinds: dict[str, Any] = {
+            f"t{at}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/t{at + 1}"} for key in "ab"}}
+            for at in range(40)
+        }
+        found = schema(kind, {**kinds["t0"], "$defs": {**kinds, "t40": {"type": "string"}}})
+    else:
+        found = parse(kind, _nested_messages(), {})
+
+    with pytest.raises(SchemaInvalid, match=f"not a valid {kind} schema: it has too many fields for Spark"):
+        found.fields()
+
+
+def _nested_messages() -> str:
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="deep.proto", syntax="proto3")
+    for level in range(LEVELS):
+        message = file.message_type.add(name=f"M{level}")
+        for number in (1, 2) if level < LEVELS - 1 else ():
+            name = f".M{level + 1}"
+            message.field.add(name=f"f{number}", number=number, type=11, label=1, type_name=name)
+    return b64encode(file.SerializeToString()).decode()
+
+
+# The registry.
+
+
+def test_references_that_meet_again_are_parsed_once() -> None:
+    book = SchemaBook()
+    for level in range(18):
+        references = [
+            SchemaReference(name=f"r{at}", subject=f"s{level - 1}", version=1)
+            for at in range(5 if level else 0)
+        ]
+        new = NewSchema(schema=json.dumps({"title": str(level)}), type="JSON", references=references)
+        book, _ = registry(book).register(f"s{level}", new)
+
+    many = [SchemaReference(name=f"r{at}", subject="s0", version=1) for at in range(1001)]
+    with pytest.raises(SchemaInvalid, match="more than 1000 references"):
+        registry(book).register("many", NewSchema(schema="{}", type="JSON", references=many))
+
+
+def test_schemas_that_are_too_deep_to_compare_are_incompatible() -> None:
+    deep = '{"type": "array", "items": ' * 400 + '"%s"' + "}" * 400
+    book, _ = registry().register("deep", NewSchema(schema=deep % "int"))
+
+    verdict = registry(book).check("deep", NewSchema(schema=deep % "string"), "latest")
+
+    assert not verdict.compatible
+    assert "nested too deeply" in verdict.messages[0]
+
+
+def test_a_difference_does_not_quote_a_whole_schema() -> None:
+    symbols = [f"S{at}" for at in range(10_000)]
+    enum = {"type": "enum", "name": "E"}
+    book, _ = registry().register("e", NewSchema(schema=json.dumps({**enum, "symbols": symbols})))
+
+    verdict = registry(book).check("e", NewSchema(schema=json.dumps({**enum, "symbols": ["A"]})), "latest")
+
+    assert len(verdict.messages[0]) < MESSAGE_LENGTH_MAX + 50
+
+
+def test_versions_follow_each_other_and_ids_have_four_bytes() -> None:
+    book, first = registry().register("s", NewSchema(schema='"int"'))
+    assert registry(book).register("s", NewSchema(schema='"int"', version=1)) == (book, first)
+    for version in (1, 3, 2**31 - 1):
+        with pytest.raises(InvalidValue, match="the next one of 's' is 2"):
+            registry(book).register("s", NewSchema(schema='"long"', version=version))
+    _, second = registry(book).register("s", NewSchema(schema='"long"', version=2))
+    assert second.version == 2
+
+    imported = registry(book).alter(None, SchemaSettings(mode="IMPORT"), force=True)
+    for wanted in (0, 2**31, 2**70):
+        with pytest.raises(InvalidValue, match="from 1 to 2147483647"):
+            registry(imported).register("t", NewSchema(schema='"bytes"', id=wanted))
+    with pytest.raises(InvalidValue, match="version"):
+        registry(imported).register("t", NewSchema(schema='"bytes"', version=-1))
+
+
+def test_an_imported_schema_with_the_id_of_a_deleted_one_is_not_taken_for_that() -> None:
+    parsed: ParsedSchemas = {}
+
+    def at(book: SchemaBook) -> SchemaRegistry:
+        return SchemaRegistry(book, compiled, parsed)
+
+    book, first = at(SchemaBook()).register("s", NewSchema(schema='"int"'))
+    assert at(book).parsed(first.id).canonical == '"int"'
+    for permanent in (False, True):
+        book, _ = at(book).delete("s", 1, permanent=permanent)
+    book = at(book).alter("s", SchemaSettings(mode="IMPORT"), force=True)
+    book, _ = at(book).register("s", NewSchema(schema='"string"', id=first.id, version=1))
+
+    assert at(book).parsed(first.id).canonical == '"string"'
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 300, "schema.proto/a.proto"])
+def test_an_import_that_cannot_be_a_file_is_an_error_of_the_schema(name: str) -> None:
+    with pytest.raises(SchemaInvalid, match="cannot be a file"):
+        compiled('syntax = "proto3";', {name: 'syntax = "proto3";'})
+
+
+def test_questions_take_one_thread_at_a_time(penstock: TestBroker) -> None:
+    schemas = penstock._core.schemas
+    first, second = (schemas.check("s", NewSchema(schema='"int"'), None, None) for _ in range(2))
+
+    assert isinstance(next(first), Aside)
+    assert isinstance(next(second), Arrival)
+    first.close()
+    assert isinstance(next(second), Aside)
+    second.close()
