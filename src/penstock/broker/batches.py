@@ -31,12 +31,12 @@ ANSWER_BYTES: Final = 4 << 20
 
 
 def no_messages(*_: object) -> list[object]:
-    """In place of the function that makes messages of records."""
+    """Used where a consumer makes no messages of its records."""
     raise AssertionError("a consumer of batches is handed no messages")
 
 
 class BatchConsumer(BrokerConsumer):
-    """One consumer of a front end; ``receive`` lends it a ``LeasedBatch`` for each lease."""
+    """One consumer of a front end; ``receive`` returns a ``LeasedBatch`` for each lease."""
 
     def __init__(self, core: Core, state: GroupConsumer) -> None:
         super().__init__(core, state)
@@ -51,7 +51,7 @@ class BatchConsumer(BrokerConsumer):
         return self._core.queues.ack_runs(self._state, runs, [])
 
     def ack_and_publish(self, runs: list[Run], outputs: list[tuple[str, Message]]) -> Steps[None]:
-        """Settle these and publish ``outputs``, or neither."""
+        """Ack these and publish ``outputs``, atomically."""
         return self.publishing(outputs, self._core.queues.ack_runs(self._state, runs, outputs))
 
     def nack(self, runs: list[Run], delay_ms: int | None, failure: Failure) -> Steps[None]:
@@ -66,7 +66,7 @@ class BatchConsumer(BrokerConsumer):
         return self._core.queues.extend_leases(self._state, leases, duration_ms)
 
     def want_records(self) -> None:
-        """Queue groups: receive records, not the batches they lie in; for who writes them in another way."""
+        """Queue groups: receive records, not stored batches; for protocols with another encoding."""
         self._state.takes_records = True
 
     def want_single_leases(self) -> None:
@@ -78,9 +78,9 @@ class BatchConsumer(BrokerConsumer):
         self._state.key_batches = set()
 
     def want(self, partitions: frozenset[int], bytes_max: int, one_at_least: bool) -> None:
-        """Queue groups: receive from these partitions only, and so many bytes of batches at most.
+        """Queue groups: receive from these partitions only, and at most this many bytes of batches.
 
-        With ``one_at_least`` one message comes even if it is larger; else nobody could ever get it.  A
+        With ``one_at_least`` a message is returned even if it is larger, or it could never be received.  A
         partition of which the group has as many messages in flight as share consumers may hold
         (``GroupConfig.share_locks``) has none for this consumer.
         """
@@ -91,15 +91,15 @@ class BatchConsumer(BrokerConsumer):
         self._state.locks_max = self._core.group_configs.locks_max(self._state.group.name)
 
     def unsettled(self, partition: int, leases: list[int]) -> list[Run]:
-        """Queue groups: what of these leases of a partition was neither settled nor lost."""
+        """Queue groups: the unsettled parts of these leases of a partition."""
         return self._core.queues.unsettled(self._state, partition, leases)
 
     def commit(self, offsets: dict[int, int]) -> Steps[None]:
-        """Stream groups: everything below these offsets, by partition, is done."""
+        """Stream groups: commit these offsets, by partition."""
         return self._core.streams.commit_offsets(self._state, offsets)
 
     def heartbeat(self) -> list[int]:
-        """Stream groups: stay a member; returns the partitions to work on."""
+        """Stream groups: send a heartbeat; returns the assigned partitions."""
         if self.closed:
             raise Closed(what="broker" if self._core.state.closed else "consumer")
         if self.kind == "stream":
@@ -111,7 +111,7 @@ class BatchConsumer(BrokerConsumer):
         self._state.on_assignment = tell
 
     def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> Steps[None]:
-        """The consumer came back with only these leases, and has read up to these positions."""
+        """The client has reconnected: it still has these leases, and has read up to these positions."""
         yield from ()
         if self.kind == "stream":
             self._core.streams.resume(self._state, positions)
@@ -119,6 +119,6 @@ class BatchConsumer(BrokerConsumer):
             self._core.queues.keep(self._state, set(leases))
 
     def lose(self) -> Steps[None]:
-        """Queue groups: give back all it holds and count the attempt; it goes on, on another connection."""
+        """Queue groups: give back everything and count the attempt; the consumer stays open."""
         yield from ()
         self._core.queues.keep(self._state, frozenset(), disconnected=True)

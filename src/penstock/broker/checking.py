@@ -20,23 +20,30 @@ from crc32c import crc32c
 from penstock.broker.access.access import AccessBook
 from penstock.broker.core import Core
 from penstock.broker.kafka.group_configs import GroupConfigBook
+from penstock.broker.registry.registry import ACCESS, GROUPS, SCHEMAS
 from penstock.broker.steps import exhaust
 from penstock.broker.storage.checked_json import decode_checked, encode_checked
-from penstock.broker.topic.catalogue import Manifest, StoredTopic
+from penstock.broker.storage.recovery import JOURNAL
+from penstock.broker.topic.catalogue import MANIFEST, Manifest, StoredTopic
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import BrokerConfig
 from penstock.errors import DirectoryUnusable, InvalidValue
 from penstock.log.files import Files
 from penstock.log.maintenance.checking import DAMAGED, Finding, Repaired, Watch, examine, repair
+from penstock.schemas.registry import SchemaBook
 
 SNAPSHOT: Final = "snapshot"
-JOURNAL: Final = "journal"
 CHECKSUM_BYTES: Final = 4  # Before the content of snapshots and digests.
 # Settings of the whole directory, and what is lost with each.
 SETTINGS: Final[dict[str, tuple[type[Any], str]]] = {
-    "penstock.json": (Manifest, "the next start makes it again"),
-    "access.json": (AccessBook, "all keys and users are gone; a server that asks for keys makes a first one"),
-    "groups.json": (GroupConfigBook, "the settings of Kafka groups are gone; they have the usual ones"),
+    MANIFEST: (Manifest, "the next start makes it again"),
+    ACCESS: (AccessBook, "all keys and users are gone; a server with authentication creates a first one"),
+    GROUPS: (GroupConfigBook, "the settings of Kafka groups are gone; they have the usual ones"),
+    SCHEMAS: (
+        SchemaBook,
+        "all schemas are gone, and new ones get their ids, which stored messages refer to; if there is a "
+        "copy of the file, restore it before a schema is registered",
+    ),
 }  # fmt: skip
 
 
@@ -53,20 +60,20 @@ def size_of(files: Files, directory: str) -> int:
 
 
 def topics_of(files: Files, directory: str) -> list[str]:
-    """The folders of all topics."""
+    """The directories of all topics."""
     topics = f"{directory}/topics"
     return [f"{topics}/{name}" for name in files.list(topics) if not name.startswith(".")]
 
 
 def partitions_of(files: Files, topic: str) -> list[str]:
-    """The folders of a topic's partitions."""
+    """The directories of a topic's partitions."""
     return [
         f"{topic}/{number}" for number in sorted(int(name) for name in files.list(topic) if name.isdigit())
     ]
 
 
 def logs_of(files: Files, directory: str) -> Iterator[str]:
-    """The folders of all logs."""
+    """The directories of all logs."""
     folders = [f"{directory}/transactions"]
     for topic in topics_of(files, directory):
         folders.append(f"{topic}/intents")
@@ -77,10 +84,10 @@ def logs_of(files: Files, directory: str) -> Iterator[str]:
 
 def examine_directory(files: Files, directory: str, watch: Watch = lambda _: None) -> Iterator[Finding]:
     """Everything that is damaged in a data directory."""
-    if not files.list(f"{directory}/topics") and not files.exists(f"{directory}/penstock.json"):
+    if not files.list(f"{directory}/topics") and not files.exists(f"{directory}/{MANIFEST}"):
         raise DirectoryUnusable(directory=directory, why="it is no data directory of Penstock")
     for name, (kind, _) in SETTINGS.items():
-        yield from _settings(files, f"{directory}/{name}", kind, required=name == "penstock.json")
+        yield from _settings(files, f"{directory}/{name}", kind, required=name == MANIFEST)
     for topic in topics_of(files, directory):
         yield from _settings(files, f"{topic}/topic.json", StoredTopic, required=True)
         for partition in partitions_of(files, topic):
@@ -102,7 +109,7 @@ def _settings(files: Files, path: str, kind: type[Any], *, required: bool) -> It
 
 
 def _summed(files: Files, path: str, *, derived: bool) -> Iterator[Finding]:
-    """A file that begins with the checksum of the rest."""
+    """Check a file that begins with the checksum of the rest."""
     if files.exists(path):
         data = files.read_file(path)
         if crc32c(data[CHECKSUM_BYTES:]) != int.from_bytes(data[:CHECKSUM_BYTES], "big") or not data:
@@ -113,8 +120,8 @@ def _summed(files: Files, path: str, *, derived: bool) -> Iterator[Finding]:
 
 
 def repair_directory(files: Files, directory: str, clock: Clock | None = None) -> Iterator[Repaired]:
-    """Let a broker be able to open a directory again; what was done, and what is lost."""
-    if not files.list(f"{directory}/topics") and not files.exists(f"{directory}/penstock.json"):
+    """Repair a directory so that a broker can open it; returns what was done and what is lost."""
+    if not files.list(f"{directory}/topics") and not files.exists(f"{directory}/{MANIFEST}"):
         raise DirectoryUnusable(directory=directory, why="it is no data directory of Penstock")
     lock = files.lock(f"{directory}/LOCK")
     try:
@@ -145,7 +152,7 @@ def _make_up(files: Files, directory: str, clock: Clock) -> None:
 
 
 def _aside(files: Files, path: str) -> str:
-    """Give a file or folder another name."""
+    """Rename a file or directory, so that it is out of the way."""
     number = 0
     while files.exists(f"{path}{DAMAGED}{number}"):
         number += 1
@@ -158,7 +165,7 @@ def _aside(files: Files, path: str) -> str:
 def _repair_settings(files: Files, directory: str) -> Iterator[Repaired]:
     for name, (kind, lost) in SETTINGS.items():
         path = f"{directory}/{name}"
-        if name != "penstock.json" and list(_settings(files, path, kind, required=False)):
+        if name != MANIFEST and list(_settings(files, path, kind, required=False)):
             yield Repaired(path=path, what=f"moved to {_aside(files, path)}: {lost}")
 
 
@@ -169,7 +176,9 @@ def _repair_topic(files: Files, topic: str) -> Iterator[Repaired]:
         kept = f"; the damaged file is {_aside(files, path)}" if files.exists(path) else ""
         made = StoredTopic(partitions=max(len(partitions), 1), retention_ms=None)
         files.write_file(path, encode_checked(made))
-        what = f"made again: {made.partitions} partitions, nothing is deleted by age, else as usual{kept}"
+        what = (
+            f"recreated: {made.partitions} partitions, no retention by age, other settings by default{kept}"
+        )
         yield Repaired(path=path, what=what)
     for partition in partitions:
         yield from _repair_partition(files, partition)

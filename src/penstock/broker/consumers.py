@@ -49,7 +49,7 @@ class BrokerConsumer:
         return self._receive(self._state, max_messages, wait_ms)
 
     def publishing(self, outputs: list[tuple[str, Message]], ack: Steps[None]) -> Steps[None]:
-        """An ack that publishes: it must be allowed, and its topics must exist."""
+        """Check that an ack may publish these outputs, and create their topics if they are missing."""
         self.permit(outputs)
         return self._ack_and_publish(outputs, ack)
 
@@ -71,4 +71,4 @@ class BrokerConsumer:
 
 
 def _anything(_: list[tuple[str, Message]]) -> None:
-    """The program itself may publish what it likes."""
+    """No check: the program itself may publish to all topics."""

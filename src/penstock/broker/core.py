@@ -14,8 +14,10 @@
     expiry         offsets of empty groups  group_configs  settings of Kafka groups
     restoring      puts back what retention deleted
     staging        publishes of multi-task jobs
-    transactions   Kafka transactions
+    transactions   Kafka transactions       participants   partitions in them, in a cluster
+    client_transactions  those of other clients
     access         API keys and users       audit          audit log
+    schemas        the schema registry      values         validation of values
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -26,15 +28,18 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from os import PathLike
 from random import Random
 
 from penstock.broker.access.access import Access
 from penstock.broker.access.audit import Audit
 from penstock.broker.journal.intents import Intents
+from penstock.broker.kafka.client_transactions import ClientTransactions
 from penstock.broker.kafka.coordination import Coordination
 from penstock.broker.kafka.expiry import Expiry
 from penstock.broker.kafka.group_configs import GroupConfigs
 from penstock.broker.kafka.matching import Matching
+from penstock.broker.kafka.participants import Participants
 from penstock.broker.kafka.transactions import Transactions
 from penstock.broker.maintenance.disk import Storage
 from penstock.broker.maintenance.maintenance import Maintenance
@@ -46,19 +51,23 @@ from penstock.broker.observability.overviews import Overviews
 from penstock.broker.observability.progress import Progress
 from penstock.broker.observability.stats import Facts
 from penstock.broker.observability.tracing import Tracing
-from penstock.broker.publish.publishing import Publishing, set_schedule_alarm
+from penstock.broker.publish.invalid import InvalidMessages
+from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.schedules import Schedules
 from penstock.broker.publish.staging import Staging
+from penstock.broker.publish.values import Values
 from penstock.broker.queue.dead_letters import DeadLetters
 from penstock.broker.queue.queues import Queues
+from penstock.broker.queue.transactional_acks import TransactionalAcks
 from penstock.broker.queue.triage import Triage
 from penstock.broker.registry.registry import Registry
+from penstock.broker.schemas.schemas import Schemas
 from penstock.broker.state import (
     Chore,
     Group,
     GroupConsumer,
     GroupCursor,
-    MemberGroup,
+    KafkaGroup,
     Partition,
     State,
     Target,
@@ -68,23 +77,32 @@ from penstock.broker.state import (
 from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_producer_snapshot
 from penstock.broker.storage.recovery import open_partition
-from penstock.broker.stream.commits import Commits
+from penstock.broker.stream.commits import OffsetCommits
 from penstock.broker.stream.fetching import Fetching
 from penstock.broker.stream.streams import Streams
 from penstock.broker.topic.catalogue import Catalogue
+from penstock.broker.topic.delayed import set_schedule_alarm
 from penstock.broker.topic.depth import topic_depth
 from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.local_registry import LocalRegistry
 from penstock.broker.topic.missing import MissingTopics
 from penstock.broker.topic.topics import Topics, abandon_partitions, partition_logs
 from penstock.broker.turns import Turn
-from penstock.clock import Clock
-from penstock.config.broker import BrokerConfig
-from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
+from penstock.clock import Clock, SystemClock
+from penstock.config.broker import MEMORY, BrokerConfig
+from penstock.errors import (
+    CorruptionError,
+    DirectoryUnusable,
+    InvalidValue,
+    PenstockError,
+    TopicDamaged,
+)
 from penstock.groups.shares import ShareGroups
 from penstock.log.commit import CommitRound
-from penstock.log.files import Files
+from penstock.log.files import Files, MemoryFiles, SystemFiles
+from penstock.log.open_files import open_files_max
 from penstock.model.info import BrokerInfo, PartitionInfo, TopicInfo
+from penstock.types import TRANSACTIONS
 
 logger = logging.getLogger("penstock")
 
@@ -117,27 +135,44 @@ class Core:
         self.storage = Storage(self.state)
         self.access = Access(self.state)
         self.audit = Audit(self.state)
+        self.schemas = Schemas(self.state)
         self.topics = Topics(self.state, self.catalogue)
         self.missing = MissingTopics(self.state, self.topics.create)
         self.groups = Groups(self.state, self.missing)
         local = LocalRegistry(self.state, self.catalogue, self.topics, self.groups)
         self.state.registry = local if registry is None else registry
-        self.publishing = Publishing(self.state, self.missing)
-        self.dead_letters = DeadLetters(self.state, self.topics, self.publishing, self.groups)
+        self.values = Values(self.state, self.schemas)
+        self.publishing = Publishing(
+            self.state, self.missing, self.values, InvalidMessages(self.state, self.topics)
+        )
+        self.dead_letters = DeadLetters(self.state, self.topics, self.publishing, self.groups, self.values)
         self.queues = Queues(self.state, self.dead_letters)
         self.streams = Streams(self.state)
-        self.schedules = Schedules(self.state, self.missing, self.publishing)
+        self.schedules = Schedules(self.state, self.missing, self.publishing, self.values)
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
         self.deliveries = Deliveries(self.state)
         self.fetching = Fetching(self.state, self.catalogue)
-        self.commits = Commits(self.state, self.groups)
+        self.commits = OffsetCommits(self.state, self.groups)
         self.matching = Matching(self.state)
         self.coordination = Coordination(self.state, self.commits, self.matching)
         self.group_configs = GroupConfigs(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups, self.publishing)
         self.staging = Staging(self.state, self.topics, self.publishing)
-        self.transactions = Transactions(self.state, self.publishing, self.commits, self.coordination)
+        acks = TransactionalAcks(self.state, self.queues)
+        self.participants = Participants(self.state, self.publishing, self.commits, acks)
+        self.transactions = Transactions(
+            self.state,
+            self.topics,
+            self.publishing,
+            self.participants,
+            self.commits,
+            self.coordination,
+            acks,
+        )
+        self.client_transactions = ClientTransactions(
+            self.state, self.publishing, self.missing, self.transactions, self.values
+        )
         self.expiry = Expiry(self.state, self.groups, self.commits)
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
@@ -153,6 +188,7 @@ class Core:
 
         The steps only give way: an event loop has other work, a thread just exhausts them.
         """
+        self.state.files.ensured = set()
         try:
             topics = self.catalogue.open()
             while self.catalogue.trash:
@@ -167,11 +203,14 @@ class Core:
             self.transactions.open()
             self.access.open()
             self.group_configs.open()
+            self.schemas.open()
             self.catalogue.settle(self._highest_producer)
             self.storage.opened()
         except BaseException:
             self._abandon()
             raise
+        finally:
+            self.state.files.ensured = None
         self.state.alarms.set(
             self.state.upkeep, self.state.clock.steady_ms() + self.state.config.maintenance_ms
         )
@@ -195,7 +234,7 @@ class Core:
         yield GiveWay()
 
     def _give_up(self, topic: Topic, error: CorruptionError) -> None:
-        """A topic cannot be opened: go on without it."""
+        """Take a topic offline that cannot be opened."""
         del self.state.topics[topic.name]
         topic.deleted = True  # For whatever was begun with it.
         for partition in topic.partitions:
@@ -207,7 +246,7 @@ class Core:
         self.catalogue.set_offline(TopicDamaged(topic=topic.name, why=f"{path}: {error.why}"))
 
     def _highest_producer(self) -> int:
-        """No producer has written under a higher id; -1 if none has."""
+        """The highest producer id that was used; -1 if there is none."""
         known = [
             producer_id
             for topic in self.state.topics.values()
@@ -253,7 +292,7 @@ class Core:
             self.state.alarms.set(cursor, cursor.engine.next_due_ms(self.state.clock.steady_ms()))
 
     def close(self, flush_ms: int | None = None) -> Steps[None]:
-        """Release leases, write everything down, let go of the directory.  No calls come any more.
+        """Release leases, write everything, unlock the directory.  There are no further calls.
 
         Partitions that are not closed after ``flush_ms`` are left as after a crash, which loses nothing that
         was acknowledged.  The steps only give way, as those of ``open``; they must be taken to the end.
@@ -269,6 +308,8 @@ class Core:
                     if late_ms is None or self.state.clock.steady_ms() < late_ms:
                         self._close_partition(partition)
                     else:
+                        if not left:  # Else the disk thread would hold one log after the other.
+                            self.state.commit.forget()
                         self._leave_partition(partition)
                         left += 1
                     if partition.number % SLICE == SLICE - 1:
@@ -286,17 +327,20 @@ class Core:
             self.catalogue.close()
 
     def _close_partition(self, partition: Partition) -> None:
-        """Write down and close what can be; a disk that fails must not keep the rest open."""
+        """Flush and close a partition; a failing disk must not keep the others open."""
         schedule, journal = partition.schedule, partition.journal
         intents = partition.topic.intents if partition.number == 0 else None
         closing: list[Callable[[], object]] = [
             lambda: self.maintenance.close_journal(partition),
             lambda: save_producer_snapshot(partition),
-            journal.close if journal is not None else partition.log.close,
-            schedule.close if schedule is not None else partition.log.close,
-            intents.log.close if intents is not None else partition.log.close,
-            partition.log.close,
         ]
+        if journal is not None:
+            closing.append(journal.close)
+        if schedule is not None:
+            closing.append(schedule.close)
+        if intents is not None:
+            closing.append(intents.log.close)
+        closing.append(partition.log.close)
         for close in closing:
             try:
                 close()
@@ -320,7 +364,7 @@ class Core:
 
         Messages are delivered from ``deliver_from_ms`` on: until then the previous owner may (rule 25).
         """
-        topic = self.state.topic(name)
+        topic = self.state.any_topic(name)
         with Turn(self.state, [topic.changes]) as turn:
             yield from turn.wait()
             self.state.check_alive(topic)
@@ -332,9 +376,11 @@ class Core:
             try:
                 self.state.check_alive(topic)
                 self._find_groups(partition)
-                for each in (*topic.partitions.owned, partition):  # It may have brought a group.
+                for each in (*topic.partitions.owned, partition):  # It may have added a group.
                     self._complete_groups(each)
                 load_dedup_ids(self.state, partition)  # ``NotCached``: it is opened again.
+                if name == TRANSACTIONS:
+                    self.transactions.adopt(partition)
             except BaseException:
                 abandon_partitions([partition])
                 raise
@@ -354,7 +400,7 @@ class Core:
         New requests are refused from now on.  Those that have written are answered as ever.  Leases are
         neither settled nor given back here: the next owner gives them back when it opens the partition.
         """
-        topic = self.state.topic(name)
+        topic = self.state.any_topic(name)
         with Turn(self.state, [topic.changes]) as turn:
             yield from turn.wait()
             self.state.check_alive(topic)
@@ -370,13 +416,13 @@ class Core:
                 self._let_go(partition)
 
     def set_owner(self, name: str, number: int, owner: int, epoch: int) -> None:
-        """Say which node owns a partition that is not served here, for those who are refused."""
-        topic = self.state.topic(name)
+        """Note which node owns a partition that is not served here, for the error ``NotOwner``."""
+        topic = self.state.any_topic(name)
         if topic.partitions.get(number) is None:
             topic.partitions.put(Unowned(number, owner, epoch))
 
     def _free_consumers(self, partition: Partition) -> None:
-        """What consumers hold of a partition that goes does not count against them any more."""
+        """Messages of a partition that is closed no longer count against the limits of consumers."""
         topic = partition.topic
         for cursor in partition.groups.values():
             consumers = topic.groups[cursor.group].consumers
@@ -392,7 +438,7 @@ class Core:
             topic.groups.clear()  # Those of the next partition that comes are in its journal.
 
     def _drain(self, partition: Partition) -> Steps[None]:
-        """Until everything that was written is durable, also by those who were under way."""
+        """Wait until everything that was written is durable, also by operations in progress."""
         while True:
             if partition.journal is not None:
                 partition.journal.flush()
@@ -409,6 +455,8 @@ class Core:
         for log in partition_logs(partition):
             log.reject(refusal)
         partition.groups.clear()
+        if topic.name == TRANSACTIONS:
+            self.transactions.release(partition)
         topic.dedup.forget_partition(partition.number)
         if partition.number == 0:
             topic.intents, topic.intents_error = None, None
@@ -422,7 +470,7 @@ class Core:
                 logger.warning("closing the ledger of transactions: %s", error)
 
     def _abandon(self) -> None:
-        """Opening failed half-way: let go of what was opened, changing nothing."""
+        """Opening failed: close what was opened, without changing anything."""
         for topic in self.state.topics.values():
             for partition in topic.partitions:
                 for log in partition_logs(partition):
@@ -452,7 +500,7 @@ class Core:
                 yield from self._ring_partition(target)
             case Group():
                 self.streams.look(target)
-            case MemberGroup():
+            case KafkaGroup():
                 self.coordination.look(target)
             case ShareGroups():
                 self.coordination.look_at_shares(target)
@@ -471,7 +519,7 @@ class Core:
         yield from self.schedules.fire(partition)
 
     def _do(self, chore: Chore) -> Steps[None]:
-        """A recurring piece of work of the broker itself."""
+        """Run a recurring task of the broker itself."""
         if chore is self.state.flush:
             yield from self.maintenance.flush()
         elif chore is self.state.storage:
@@ -490,7 +538,7 @@ class Core:
 
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings and sizes of a topic."""
-        topic = self.state.topic(name)
+        topic = self.state.readable(name)
         partitions = [
             PartitionInfo(
                 partition=partition.number,
@@ -523,8 +571,30 @@ class Core:
     # Consumers, of either kind.
 
     def close_consumer(self, consumer: GroupConsumer, disconnected: bool = False) -> None:
-        """Let go of what a consumer holds; the attempt counts if its connection was lost."""
+        """Close a consumer and release what it holds; the attempt counts if its connection was lost."""
         if consumer.group.settings.kind == "stream":
             self.streams.close_consumer(consumer)
         else:
             self.queues.close_consumer(consumer, disconnected)
+
+
+def make_core(
+    directory: str | None,
+    config: BrokerConfig | None,
+    clock: Clock | None,
+    files: Files | None,
+    random: Random | None,
+) -> Core:
+    """A core that is not open yet, with the outside world it was given or the real one."""
+    if files is None:
+        open_max = open_files_max((config or BrokerConfig()).open_files_max)
+        files = MemoryFiles() if directory is None else SystemFiles(open_max)
+    if directory is not None and (not isinstance(directory, str | PathLike) or "\0" in str(directory)):
+        raise DirectoryUnusable(directory=repr(directory), why="give the path of a folder as text")
+    return Core(
+        directory=MEMORY if directory is None else str(directory),
+        files=files,
+        clock=clock or SystemClock(),
+        config=config or BrokerConfig(),
+        random=random or Random(),
+    )

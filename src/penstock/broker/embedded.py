@@ -6,42 +6,14 @@
 ``broker/aio.py`` is its twin for asyncio.
 """
 
-from os import PathLike
-from random import Random
 from typing import Self
 
 from penstock.api.broker import Broker
-from penstock.broker.core import Core
+from penstock.broker.core import Core, make_core
 from penstock.broker.drivers.threads import ThreadDriver
 from penstock.broker.operations import LocalOperations
 from penstock.broker.program import ProgramOperations
-from penstock.clock import Clock, SystemClock
-from penstock.config.broker import MEMORY, BrokerConfig
-from penstock.errors import DirectoryUnusable
-from penstock.log.files import Files, MemoryFiles, SystemFiles
-from penstock.log.open_files import open_files_max
-
-
-def make_core(
-    directory: str | None,
-    config: BrokerConfig | None,
-    clock: Clock | None,
-    files: Files | None,
-    random: Random | None,
-) -> Core:
-    """A core that is not open yet, with the outside world it was given or the real one."""
-    if files is None:
-        open_max = open_files_max((config or BrokerConfig()).open_files_max)
-        files = MemoryFiles() if directory is None else SystemFiles(open_max)
-    if directory is not None and (not isinstance(directory, str | PathLike) or "\0" in str(directory)):
-        raise DirectoryUnusable(directory=repr(directory), why="give the path of a folder as text")
-    return Core(
-        directory=MEMORY if directory is None else str(directory),
-        files=files,
-        clock=clock or SystemClock(),
-        config=config or BrokerConfig(),
-        random=random or Random(),
-    )
+from penstock.config.broker import BrokerConfig
 
 
 class EmbeddedBroker(Broker):

@@ -23,6 +23,7 @@ from penstock.broker.health.verdict import duration, judge_pipeline
 from penstock.broker.observability.measuring import Family
 from penstock.broker.operations import LocalConsumer, LocalOperations
 from penstock.broker.publish.publishing import Appended
+from penstock.broker.registry.staging_peers import StagingRoom
 from penstock.broker.steps import Steps
 from penstock.broker.stream.commits import METADATA_BYTES_MAX
 from penstock.broker.stream.fetching import At, Layout, Position, RawFetched
@@ -51,6 +52,7 @@ __all__ = [
     "RawFetched",
     "Running",
     "Scram",
+    "StagingRoom",
     "Steps",
     "StoredKey",
     "StoredUser",

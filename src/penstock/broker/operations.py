@@ -11,7 +11,6 @@ cluster, is a generator of steps; one that does not (``waits=False`` in its entr
 made one, to run under the lock.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
@@ -26,8 +25,9 @@ from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import NotACluster, PenstockError, TopicNotFound
+from penstock.groups.transactions import ANYBODY, Claim
 from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -35,6 +35,7 @@ from penstock.model.info import (
     DeadLetterErrors,
     DeliveryState,
     GroupInfo,
+    OpenTransaction,
     Overview,
     Redrive,
     Restore,
@@ -42,19 +43,27 @@ from penstock.model.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.message import LeaseRun, Message, Receipt, StoredMessage
 from penstock.model.owners import OneNode, Owners
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.model.trace import Trace
 from penstock.operations.call import DEFAULT_GROUP
 from penstock.types import Duration, Instant
 
 
 class LocalConsumer(BrokerConsumer):
-    """One consumer of the program itself, which is handed messages."""
+    """One consumer of the program itself, which receives messages."""
 
     @property
     def settler(self) -> Any:
-        """What received messages answer to."""
+        """What settles received messages: the consumer itself."""
         return self._state.settler
 
     @settler.setter
@@ -62,7 +71,7 @@ class LocalConsumer(BrokerConsumer):
         self._state.settler = settler
 
     def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
-        """Settle, or commit up to and including these."""
+        """Ack these messages; of a stream group, commit up to and including them."""
         if self.kind == "stream" and not outputs:
             return self._core.streams.commit(self._state, messages)
         ack = self._core.queues.ack(self._state, messages, outputs)
@@ -75,19 +84,22 @@ class LocalConsumer(BrokerConsumer):
         return self._core.queues.reject(self._state, message, reason)
 
     def extend(self, message: Any, duration: Duration) -> Steps[None]:
-        """Keep it for this long from now."""
+        """Extend the lease of the message, counted from now."""
         return self._core.queues.extend(self._state, message, duration)
 
     def commit(self) -> Steps[None]:
-        """Everything received so far is done."""
+        """Commit everything received so far."""
         return self._core.streams.commit(self._state, None)
+
+    def answered(self, runs: list[LeaseRun]) -> Steps[None]:  # noqa: ARG002
+        """Called for messages that a transaction acks: the broker has settled them already."""
+        yield from ()
 
 
 class LocalOperations(ProtocolOperations):
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here ...
-        self.tasks: Callable[[], int] = lambda: 0  # ... and here.
+        self.server_counts = core.state.server_counts  # A server sets these.
         self.access = core.access  # These are no operations, but for the front ends of a server.
         self.audit = core.audit
         self.lag = core.state.lag
@@ -118,12 +130,11 @@ class LocalOperations(ProtocolOperations):
         return self._core.topics.delete(name)
 
     def topics(self) -> list[str]:
-        """The names of all topics, without the broker's own."""
         return sorted(name for name in self._core.state.topics if not name.startswith("__"))
 
     def queues(self) -> Steps[list[str]]:
-        """Topics with a queue group ``default``."""
         yield from ()
+        self._core.state.check_all_loaded()
         return [name for name in self._core.coordination.topics(DEFAULT_GROUP, "queue") if name[:2] != "__"]
 
     def topic_exists(self, topic: str) -> bool:
@@ -133,6 +144,10 @@ class LocalOperations(ProtocolOperations):
             return False
         return True
 
+    def topic_owners(self, topic: str) -> TopicOwners:
+        self._core.state.topic(topic)
+        return TopicOwners()
+
     def describe_topic(self, name: str) -> Steps[TopicInfo]:
         yield from ()
         return self._core.describe_topic(name)
@@ -141,17 +156,14 @@ class LocalOperations(ProtocolOperations):
         return ProducerSteps(self._core, compression)
 
     def stage(self, topic: str, batch: bytes) -> Steps[int]:
-        """Put a batch of batches aside for a topic."""
         return self._core.staging.stage(topic, batch)
 
     def publish_staged(
         self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
     ) -> Steps[StagedPublish]:
-        """What tasks have staged, all of it and once."""
         return self._core.staging.publish(topic, application, version, staged)
 
     def published_version(self, topic: str, application: str) -> Steps[int | None]:
-        """The last version of an application."""
         yield from ()
         return self._core.staging.version(topic, application)
 
@@ -189,37 +201,32 @@ class LocalOperations(ProtocolOperations):
         options: GroupOptions,
         wrap: Wrap,
     ) -> Steps[ConsumerOperations]:
-        """A consumer of a group, which is made at first use."""
+        """A consumer of a group, which is created at first use."""
         made = yield from self._core.groups.consumer(topic, group, consumer_id, max_in_flight, wrap, options)
         return LocalConsumer(self._core, made)
 
     def create_group(self, topic: str, group: str, options: GroupOptions) -> Steps[None]:
-        """Make a group, or change its settings."""
         return self._core.groups.create(topic, group, options)
 
     def delete_group(self, topic: str, group: str) -> Steps[None]:
         return self._core.groups.delete(topic, group)
 
     def describe_group(self, topic: str, group: str) -> Steps[GroupInfo]:
-        """How far a group is."""
         yield from ()
         return self._core.progress.describe(topic, group)
 
     def delivery_states(
         self, topic: str, group: str, partition: int, start: int, end: int
     ) -> Steps[list[DeliveryState]]:
-        """What became of a range of messages."""
         return self._core.deliveries.states(topic, group, partition, start, end)
 
     def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
         return self._core.groups.seek(topic, group, to, partition)
 
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
-        """Say how far a reader from outside has come."""
         return self._core.commits.commit_offsets(topic, group, offsets)
 
     def begin_restore(self, topic: str, partition: int, start: int) -> Steps[Restore]:
-        """Be ready for deleted messages."""
         yield from ()
         return self._core.restoring.begin(topic, partition, start)
 
@@ -229,13 +236,11 @@ class LocalOperations(ProtocolOperations):
     def finish_restore(
         self, topic: str, partition: int, restore: int, group: str, hold: Duration
     ) -> Steps[None]:
-        """Put them back for a group."""
         return self._core.restoring.finish(topic, partition, restore, group, hold)
 
     # Looking.
 
     def offsets(self, topic: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
-        """Which offset a time is, by partition."""
         return self._core.fetching.offsets(topic, at, journal)
 
     def read(
@@ -247,7 +252,6 @@ class LocalOperations(ProtocolOperations):
         to_time: Instant | None,
         limit: int,
     ) -> Steps[list[StoredMessage]]:
-        """Stored messages from a place on."""
         yield from ()
         return self._core.browsing.read(topic, partition, offset, from_time, to_time, limit)
 
@@ -256,48 +260,40 @@ class LocalOperations(ProtocolOperations):
         return self._core.browsing.peek(topic, partition, count)
 
     def trace(self, topic: str, partition: int | None, offset: int | None) -> Steps[Trace]:
-        """Everything that happened to a message."""
         yield from ()
         return self._core.tracing.trace(topic, partition, offset)
 
     # The schedule.
 
     def schedule(self, topic: str, message: Message, cron: str, timezone: str) -> Steps[str]:
-        """Publish a message again and again."""
         return self._core.schedules.add_recurring(topic, message, cron, timezone)
 
     def scheduled(self, topic: str, limit: int) -> Steps[list[ScheduledMessage]]:
-        """Messages that wait for their time."""
         yield from ()
         return list(self._core.schedules.list(topic, limit))
 
     def scheduled_count(self, topic: str) -> Steps[int]:
-        """How many messages wait for their time."""
         yield from ()
         return self._core.schedules.count(topic)
 
     def cancel(self, schedule_id: str) -> Steps[Cancelled]:
-        """Take a scheduled message back."""
         return self._core.schedules.cancel(schedule_id)
 
     def reschedule(self, schedule_id: str, delay: Duration | None, deliver_at: Instant | None) -> Steps[bool]:
-        """Give a scheduled message another time."""
         return self._core.schedules.reschedule(schedule_id, delay, deliver_at)
 
     # Dead letters.
 
     def dead_letters(self, topic: str, limit: int) -> Steps[list[DeadLetter]]:
-        """The dead letters that were not redriven yet."""
         yield from ()
         return list(self._core.dead_letters.list(topic, limit))
 
     def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
-        """One of them, also if it was redriven."""
+        """One dead letter, also if it was redriven."""
         yield from ()
         return self._core.dead_letters.find(topic, parse_id(identity))
 
     def dead_letter_errors(self, topic: str | None) -> Steps[list[DeadLetterErrors]]:
-        """The same counted by error."""
         return self._core.triage.errors(topic)
 
     def redrive(
@@ -313,20 +309,64 @@ class LocalOperations(ProtocolOperations):
             topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
         )
 
+    # Schemas.
+
+    def register_schema(self, subject: str, schema: NewSchema) -> Steps[SchemaInfo]:
+        return self._core.schemas.register(subject, schema)
+
+    def find_schema(self, subject: str, schema: NewSchema, deleted: bool) -> Steps[SchemaInfo]:
+        return self._core.schemas.find(subject, schema, deleted=deleted)
+
+    def check_schema(
+        self, subject: str, schema: NewSchema, version: int | str | None, level: Compatibility | None
+    ) -> Steps[SchemaVerdict]:
+        return self._core.schemas.check(subject, schema, version, level)
+
+    def read_values(self, topic: str, values: list[bytes]) -> Steps[list[ReadValue]]:
+        self._core.state.any_topic(topic)  # Raises if there is none.
+        return self._core.values.read(topic, values)
+
+    def schema(self, subject: str, version: int | str, deleted: bool) -> SchemaInfo:
+        return self._core.schemas.known().version(subject, version, deleted=deleted)
+
+    def schema_versions(self, subject: str, deleted: bool) -> list[SchemaInfo]:
+        return self._core.schemas.known().versions(subject, deleted=deleted)
+
+    def schemas(self, deleted: bool) -> list[SchemaInfo]:
+        return self._core.schemas.all(deleted=deleted)
+
+    def schema_uses(self, schema_id: int, deleted: bool) -> list[SchemaInfo]:
+        return list(self._core.schemas.known().uses(schema_id, deleted=deleted))
+
+    def schema_references(self, subject: str, version: int | str) -> list[int]:
+        return self._core.schemas.known().referenced_by(subject, version)
+
+    def delete_schema(self, subject: str, version: int | str | None, permanent: bool) -> Steps[list[int]]:
+        return self._core.schemas.delete(subject, version, permanent=permanent)
+
+    def schema_settings(self, subject: str | None, effective: bool) -> SchemaSettings:
+        return self._core.schemas.known().settings(subject, effective=effective)
+
+    def alter_schema_settings(
+        self, subject: str | None, settings: SchemaSettings, force: bool
+    ) -> Steps[None]:
+        return self._core.schemas.alter(subject, settings, force=force)
+
+    def reset_schema_setting(self, subject: str | None, setting: str) -> Steps[SchemaSettings]:
+        return self._core.schemas.reset(subject, setting)
+
     # Who may come.
 
     def create_key(self, name: str, grants: Any, quota: Any, signing: bool) -> Steps[NewKey]:
         return self._core.access.create_key(name, grants, quota, signing)
 
     def keys(self) -> list[KeyInfo]:
-        """The API keys there are."""
         return self._core.access.keys()
 
     def revoke_key(self, key_id: str) -> Steps[None]:
         return self._core.access.revoke_key(key_id)
 
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
-        """Make a user, or change one."""
         return self._core.access.set_user(name, password, grants, quota)
 
     def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> Steps[None]:
@@ -343,7 +383,7 @@ class LocalOperations(ProtocolOperations):
         return self._core.access.delete_acls(acls)
 
     def set_scram(self, name: str, mechanism: str, scram: Scram) -> Steps[None]:
-        """Give a user a password that was salted elsewhere."""
+        """Set a password that the client has salted and hashed."""
         return self._core.access.set_scram(name, mechanism, scram)
 
     def drop_scram(self, name: str, mechanism: str) -> Steps[None]:
@@ -357,6 +397,48 @@ class LocalOperations(ProtocolOperations):
 
     def delete_user(self, name: str) -> Steps[None]:
         return self._core.access.delete_user(name)
+
+    # Transactions.
+
+    def begin_transaction(
+        self, transactional_id: str | None, abort_after: Duration, claim: Claim = ANYBODY
+    ) -> Steps[OpenTransaction]:
+        return self._core.client_transactions.begin(transactional_id, abort_after, claim)
+
+    def publish_in_transaction(
+        self,
+        topic: str,
+        messages: list[Message],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        claim: Claim = ANYBODY,
+    ) -> Steps[list[Receipt]]:
+        publish = self._core.client_transactions.publish
+        return publish(topic, messages, transactional_id, producer_id, epoch, claim)
+
+    def ack_in_transaction(
+        self,
+        topic: str,
+        group: str,
+        runs: list[tuple[int, int, int, int]],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        claim: Claim = ANYBODY,
+    ) -> Steps[None]:
+        ack = self._core.client_transactions.ack
+        return ack(topic, group, runs, transactional_id, producer_id, epoch, claim)
+
+    def commit_transaction(
+        self, transactional_id: str, producer_id: int, epoch: int, claim: Claim = ANYBODY
+    ) -> Steps[None]:
+        return self._core.client_transactions.end(transactional_id, producer_id, epoch, True, claim)
+
+    def abort_transaction(
+        self, transactional_id: str, producer_id: int, epoch: int, claim: Claim = ANYBODY
+    ) -> Steps[None]:
+        return self._core.client_transactions.end(transactional_id, producer_id, epoch, False, claim)
 
     # A cluster, which this is not: see cluster/routing.
 
@@ -378,13 +460,13 @@ class LocalOperations(ProtocolOperations):
     # The broker itself.
 
     def stats(self) -> Steps[BrokerInfo]:
-        """The broker at a glance."""
         yield from ()
-        return self._core.stats(self.connections())
+        return self._core.stats(self.server_counts.connections())
 
     def metrics(self) -> Steps[list[Family]]:
         """All metrics; for front ends in this process, not for connections."""
-        return self._core.measuring.metrics(self.connections(), self.tasks())
+        counts = self.server_counts
+        return self._core.measuring.metrics(counts.connections(), counts.tasks())
 
     def overview(self) -> Steps[Overview]:
         """A line per topic and group; for front ends in this process, not for connections."""

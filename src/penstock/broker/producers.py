@@ -6,6 +6,7 @@ batch is answered with the offset of the first one, even after a restart of the 
 """
 
 from penstock.broker.core import Core
+from penstock.broker.publish.preparing import prepare
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression
 from penstock.errors import InvalidValue
@@ -36,7 +37,7 @@ class ProducerSteps:
         if topic is None:
             topic = yield from self._core.missing.create(name, message.partition)
         wall_ms = state.clock.wall_ms()
-        item = self._core.publishing.prepare(topic, message, wall_ms)
+        item = prepare(topic, message, wall_ms)
         target = (name, item.partition)
         sequence = self._sequences.get(target, 0)
         builder = BatchBuilder()

@@ -7,12 +7,14 @@ from penstock.api.operations import ProducerOperations
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression
 from penstock.model.access import KeyInfo, UserInfo
+from penstock.model.cluster import TopicOwners
+from penstock.model.schemas import SchemaInfo, SchemaSettings
 
 
 class ProgramOperations:
     """The same operations for drivers: what does not wait is called when they are run, under the lock."""
 
-    def __init__(self, operations: Any) -> None:
+    def __init__(self, operations: Any) -> None:  # noqa: PLR0915 - a line each.
         self._operations = operations
         self.create_topic = operations.create_topic
         self.alter_topic = operations.alter_topic
@@ -24,6 +26,11 @@ class ProgramOperations:
         self.stage = operations.stage
         self.publish_staged = operations.publish_staged
         self.published_version = operations.published_version
+        self.begin_transaction = operations.begin_transaction
+        self.publish_in_transaction = operations.publish_in_transaction
+        self.ack_in_transaction = operations.ack_in_transaction
+        self.commit_transaction = operations.commit_transaction
+        self.abort_transaction = operations.abort_transaction
         self.publish = operations.publish
         self.create_group = operations.create_group
         self.delete_group = operations.delete_group
@@ -48,6 +55,13 @@ class ProgramOperations:
         self.dead_letters = operations.dead_letters
         self.dead_letter_errors = operations.dead_letter_errors
         self.redrive = operations.redrive
+        self.register_schema = operations.register_schema
+        self.find_schema = operations.find_schema
+        self.check_schema = operations.check_schema
+        self.read_values = operations.read_values
+        self.delete_schema = operations.delete_schema
+        self.alter_schema_settings = operations.alter_schema_settings
+        self.reset_schema_setting = operations.reset_schema_setting
         self.create_key = operations.create_key
         self.revoke_key = operations.revoke_key
         self.set_user = operations.set_user
@@ -69,9 +83,44 @@ class ProgramOperations:
         result: bool = self._operations.topic_exists(topic)
         return result
 
+    def topic_owners(self, topic: str) -> Steps[TopicOwners]:
+        yield from ()
+        result: TopicOwners = self._operations.topic_owners(topic)
+        return result
+
     def producer(self, compression: Compression) -> Steps[ProducerOperations]:
         yield from ()
         result: ProducerOperations = self._operations.producer(compression)
+        return result
+
+    def schema(self, subject: str, version: int | str, deleted: bool) -> Steps[SchemaInfo]:
+        yield from ()
+        result: SchemaInfo = self._operations.schema(subject, version, deleted)
+        return result
+
+    def schema_versions(self, subject: str, deleted: bool) -> Steps[list[SchemaInfo]]:
+        yield from ()
+        result: list[SchemaInfo] = self._operations.schema_versions(subject, deleted)
+        return result
+
+    def schemas(self, deleted: bool) -> Steps[list[SchemaInfo]]:
+        yield from ()
+        result: list[SchemaInfo] = self._operations.schemas(deleted)
+        return result
+
+    def schema_uses(self, schema_id: int, deleted: bool) -> Steps[list[SchemaInfo]]:
+        yield from ()
+        result: list[SchemaInfo] = self._operations.schema_uses(schema_id, deleted)
+        return result
+
+    def schema_references(self, subject: str, version: int | str) -> Steps[list[int]]:
+        yield from ()
+        result: list[int] = self._operations.schema_references(subject, version)
+        return result
+
+    def schema_settings(self, subject: str | None, effective: bool) -> Steps[SchemaSettings]:
+        yield from ()
+        result: SchemaSettings = self._operations.schema_settings(subject, effective)
         return result
 
     def keys(self) -> Steps[list[KeyInfo]]:

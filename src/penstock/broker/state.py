@@ -23,6 +23,8 @@ from penstock.broker.journal.intents import Intents
 from penstock.broker.journal.journal import Journal
 from penstock.broker.journal.ledger import Ledger
 from penstock.broker.registry.registry import Registry
+from penstock.broker.registry.staging_peers import StagingPeers
+from penstock.broker.registry.transaction_peers import TransactionPeers
 from penstock.broker.steps import GiveWay, Steps, Waiter
 from penstock.broker.turns import Turn
 from penstock.clock import Clock
@@ -53,17 +55,17 @@ from penstock.log.maintenance.restoring import Restoration
 from penstock.model.histogram import Histogram
 from penstock.model.message import Delivery
 from penstock.schedule.schedule import Schedule
-from penstock.types import missing_topic
+from penstock.types import TRANSACTIONS, missing_topic
 from penstock.wire.records import Record
 from penstock.wire.validation import Limits
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
 FORGOTTEN_SLICE: Final = 100  # Partitions that are freed before others have a turn.
-GROWN_MAX: Final = 300  # New partitions until somebody is told: about 10,000 objects.
-BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time, unless somebody says less.
+GROWN_MAX: Final = 300  # New partitions until ``on_grown`` is called: about 10,000 objects.
+BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time by default.
 
-# From a message that somebody waits for to one that lay over the weekend.  Each bound is at most three
+# From a message that a consumer waits for to one that was left over a weekend.  Each bound is at most three
 # times the one before: a quantile is only as precise as the range it lies in.
 WAITED_MS: Final = (
     1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000,
@@ -72,7 +74,7 @@ WAITED_MS: Final = (
 
 
 class AttemptHistory:
-    """What is known of a message's failed attempts, for its dead letter."""
+    """The failed attempts of a message, for its dead letter."""
 
     __slots__ = ("attempts", "error_class", "error_message", "fingerprint", "first_ms", "last_ms", "why")
 
@@ -103,7 +105,7 @@ class GroupCursor:
         self.unparked: deque[int] = deque()  # Ordered groups: offsets whose key has become free.
         self.failures: dict[int, AttemptHistory] = {}  # Only of messages that failed and are not settled.
         self.committed = engine.floor  # Stream groups: the next offset to read.
-        self.commit: Commit | None = None  # Stream groups: the place that was told last, as it was told.
+        self.commit: Commit | None = None  # Stream groups: the last commit, as the client sent it.
         self.lost = 0  # Messages retention deleted before the group settled them.
         # Until then (wall time) retention waits for the group, as long as it is not past that offset.
         self.held_until_ms = 0
@@ -124,7 +126,7 @@ class GroupCursor:
 
 
 class Partition:
-    """One partition of a topic: its log, and what hangs on it."""
+    """One partition of a topic: its log, journal, schedule and groups."""
 
     def __init__(self, topic: "Topic", number: int, log: Log) -> None:
         self.topic = topic
@@ -136,9 +138,11 @@ class Partition:
         self.groups: dict[str, GroupCursor] = {}
         self.group_numbers = 0
         self.producers = ProducerTable()
+        # In a cluster: the epochs of producers whose open transactions their coordinators have confirmed.
+        self.verified: dict[int, int] = {}
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
         self.restoration: Restoration | None = None  # Deleted messages that are being put back.
-        # Offsets of the log that have no record, because nobody had it when the others were put back.
+        # Offsets of the log without a record, because it was missing when the others were restored.
         self.holes: list[tuple[int, int]] = []
         self.snapshot_segments = 0  # How many segments the log had when the producer snapshot was written,
         self.snapshot_end = -1  # and its end; -1 if there is none.
@@ -160,11 +164,11 @@ class OwnerLease(Protocol):
 
     @property
     def lease_ms(self) -> int:
-        """Until then, by the steady clock, this node may deliver messages and answer reads."""
+        """The time, by the steady clock, up to which this node may deliver messages and answer reads."""
         ...
 
     def verify(self) -> Steps[bool]:
-        """Whether nobody had taken this node's partitions over at some time after the call.
+        """Whether this node still owned its partitions at some time after the call.
 
         For a refusal that follows from what this node has: an owner that was replaced without knowing it
         has an old state, and must answer that it is not the owner.
@@ -202,12 +206,13 @@ class Partitions:
     and an index raises ``NotOwner`` for the others.
     """
 
-    __slots__ = ("_slots", "_topic", "owned")
+    __slots__ = ("_slots", "_topic", "node", "owned")
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._slots: list[Partition | Unowned] = []
         self.owned: list[Partition] = []  # Never changed in place, so that an iteration may wait.
+        self.node = 0  # The number of this node in a cluster.
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -228,14 +233,14 @@ class Partitions:
         return NotOwner(topic=self._topic, partition=number, owner=slot.owner, epoch=slot.epoch)
 
     def get(self, number: int) -> Partition | None:
-        """The partition, if it is here."""
+        """The partition, or the error if it is not here."""
         slot = self._slots[number] if 0 <= number < len(self._slots) else None
         return slot if isinstance(slot, Partition) else None
 
-    def check_loaded(self, node: int) -> None:
-        """``NotOwner`` if a partition that ``node`` owns, which is this one, is not here yet."""
+    def check_loaded(self) -> None:
+        """``NotOwner`` if a partition that this node owns is not here yet."""
         for slot in self._slots:
-            if isinstance(slot, Unowned) and slot.owner == node:
+            if isinstance(slot, Unowned) and slot.owner == self.node:
                 raise self.refusal(slot.number)
 
     def absent(self) -> frozenset[int]:
@@ -248,7 +253,7 @@ class Partitions:
         self._list()
 
     def put(self, slot: Partition | Unowned) -> None:
-        """A partition has come, or gone, or has another owner elsewhere."""
+        """Replace the entry of a partition: it was opened or closed, or its owner has changed."""
         before, self._slots[slot.number] = self._slots[slot.number], slot
         if isinstance(before, Partition) or isinstance(slot, Partition):
             self._list()
@@ -279,7 +284,7 @@ class GroupConsumer:
         self.joined_ms = 0
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
-        self.refusal: PenstockError | None = None  # Why it is closed, if not by its own wish.
+        self.refusal: PenstockError | None = None  # Why it was closed, if it did not close itself.
         self.takes_batches = False  # It is handed record batches, not messages: a front end's.
         self.takes_records = False  # Queue groups: then these as they are, and no bytes of them.
         self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
@@ -320,7 +325,7 @@ class Group:
         self.nacked = 0
         self.timed_out = 0
         self.dead_lettered = 0
-        self.buried: dict[int, int] = {}  # The same by what befell the messages last (events.WHY).
+        self.buried: dict[int, int] = {}  # The same by the reason (events.WHY).
         self.redelivered = 0  # Of those delivered.
         self.waited_ms = Histogram(WAITED_MS)  # From publish to the first delivery.
         self.expired = 0
@@ -341,7 +346,7 @@ class Group:
             self.redelivered += count
 
     def maybe_sample(self, now_ms: int) -> None:
-        """The counts are about to change: note them, if it is time."""
+        """Sample the counts, which are about to change, if it is time."""
         if now_ms >= self.sample_ms:
             self.sample_ms = self.meter.sample(now_ms, self.counts())
 
@@ -384,7 +389,7 @@ class Topic:
         raise PartitionNotFound(topic=self.name, partition=number, last=len(self.partitions) - 1)
 
     def resized(self) -> None:
-        """Partitions have come or gone: the members of stream groups share those that are here."""
+        """Partitions were opened or closed: reassign them to the members of stream groups."""
         absent = self.partitions.absent()
         for group in self.groups.values():
             group.coordinator.resize(len(self.partitions))
@@ -395,32 +400,48 @@ class Topic:
         try:
             return self.groups[name]
         except KeyError:
+            self._check_groups_known()
             raise GroupNotFound(topic=self.name, group=name) from None
 
+    def _check_groups_known(self) -> None:
+        """``NotOwner`` if partitions are elsewhere or still being loaded: groups are in their journals."""
+        if not self.partitions.owned and len(self.partitions):
+            raise self.partitions.refusal(0)
+        self.partitions.check_loaded()
+
     def wake(self) -> None:
-        """Let everyone look who waits for something on this topic."""
+        """Wake everything that waits for this topic."""
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 
 
-class MemberGroup:
+class ServerCounts:
+    """Counts that only a server has, for statistics and metrics; 0 without a server."""
+
+    def __init__(self) -> None:
+        self.connections: Callable[[], int] = lambda: 0
+        self.tasks: Callable[[], int] = lambda: 0  # On the event loop.
+
+
+class KafkaGroup:
     """A Kafka group that has members, over all the topics they read."""
 
-    def __init__(self, name: str, machine: ClassicGroup | ConsumerGroup) -> None:
+    def __init__(self, name: str, machine: ClassicGroup | ConsumerGroup, epoch: int) -> None:
         self.name = name
         self.machine = machine
+        self.epoch = epoch  # Since when this node coordinates it; 0: there is no cluster.
         self.alarm_ms = -1
 
 
 class Target(Protocol):
-    """Something with a next time to be looked at; -1 if there is none."""
+    """Something with an alarm; -1 if there is none."""
 
     alarm_ms: int
 
 
 class Alarms:
-    """What must be looked at when, earliest first.  A target has one alarm, which only comes earlier."""
+    """All alarms, the earliest first.  A target has one, which only moves to earlier times."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Target]] = []
@@ -430,7 +451,7 @@ class Alarms:
         )  # The driver's: the next alarm is nearer than it was.
 
     def set(self, target: Target, due_ms: int) -> None:
-        """Look at ``target`` at ``due_ms``, unless it will be looked at before."""
+        """Set the alarm of ``target`` to ``due_ms``, unless it is earlier."""
         if due_ms < 0 or 0 <= target.alarm_ms <= due_ms:
             return
         earlier = not self._heap or due_ms < self._heap[0][0]
@@ -456,7 +477,7 @@ class Alarms:
 
 
 class Chore:
-    """An alarm target of its own: a recurring piece of work of the broker."""
+    """An alarm target for a recurring task of the broker."""
 
     def __init__(self) -> None:
         self.alarm_ms = -1
@@ -481,11 +502,13 @@ class State:
         self.config = config
         self.random = random
         self.commit = GroupCommit(commit_round)
+        self.sync_soon: Callable[[], None] = self.commit.kick  # A driver may wait for others who write.
         self.registry: Registry  # Set by the core.
         # In a cluster: has the owner of a partition take a batch (``Publishing.append_output``).
         self.forward: Callable[[str, int, bytes], Steps[None]] = self._refuse
         self.alarms = Alarms()
         self.lag = Lag()  # Of the event loop of a server.
+        self.server_counts = ServerCounts()
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
         self.upkeep = Chore()  # Retention, compaction, snapshots.
         self.storage = Chore()  # While there is no room on the disk: looks whether there is.
@@ -493,16 +516,18 @@ class State:
         self.sweep = Chore()  # What topics that were deleted have left on the disk.
         self.topics: dict[str, Topic] = {}
         self.offline: dict[str, TopicDamaged] = {}  # Topics that are there, and cannot be opened.
-        self.member_groups: dict[str, MemberGroup] = {}
+        self.kafka_groups: dict[str, KafkaGroup] = {}
         self.awaited: set[Waiter] = set()  # Answers and turns that operations wait for.
         self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
-        self.ledger: Ledger | None = None  # Begun with the first transactional id.
+        self.ledger: Ledger | None = None  # Begun with the first transactional id; not in a cluster.
+        self.transaction_peers: TransactionPeers | None = None  # In a cluster.
+        self.staging_peers: StagingPeers | None = None  # In a cluster.
         self.unpacking: deque[Turn] = deque()  # For the thread that looks at large batches.
         self.jobs: deque[Steps[None]] = deque()
         self.on_grown: Callable[[], None] = lambda: None  # A server's: there are many new objects, to stay.
         self._grown = 0  # Partitions, and groups on partitions, since it was called.
         self.gone: list[Topic] = []  # Topics that were deleted, and may still be in use.
-        self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
+        self.unheard: dict[Partition, None] = {}  # Those with messages that are written and not yet durable.
         self.consumer_numbers = 0
         self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
@@ -511,7 +536,7 @@ class State:
         self.closed = False
 
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
-        """A log was opened: report what is wrong with it, and have it committed."""
+        """Note that a log was opened: report its damage, and include it in group commits."""
         self.problems.watch(log, what, topic, partition)
         if not (self.in_memory or log.cached or log.config.durability == "memory"):
             log.home = self.directory if topic is None else f"{self.directory}/topics/{topic}"
@@ -524,7 +549,7 @@ class State:
         yield from ()
 
     def grow(self, count: int) -> None:
-        """So many partitions, or groups on partitions, have come."""
+        """Note that this many partitions, or groups on partitions, were added."""
         self._grown += count
         if self._grown >= GROWN_MAX:
             self._grown = 0
@@ -549,13 +574,17 @@ class State:
 
     def hear(self) -> None:
         """A sync has ended: readers of the topics it was for may look again."""
-        for topic in list(self.unheard):
+        topics: dict[Topic, None] = {}
+        for partition in list(self.unheard):
+            log = partition.log
+            topics[partition.topic] = None
+            if log.durable >= log.written or log.failed is not None or partition.closed:
+                del self.unheard[partition]
+        for topic in topics:
             topic.wake()
-            if all(partition.log.durable >= partition.log.written for partition in topic.partitions.owned):
-                self.unheard.discard(topic)
 
     def wake_all(self) -> None:
-        """Let everyone look who waits for anything: the broker is closing."""
+        """Wake everything that waits: the broker is closing."""
         for topic in self.topics.values():
             topic.wake()
         for awaited in list(self.awaited):
@@ -570,8 +599,8 @@ class State:
         return min(self.clock.wall_ms(), self.clock.steady_ms())
 
     def check_alive(self, topic: Topic) -> None:
-        """After a wait: the broker must still be open, and the topic still be there."""
-        if self.topic(topic.name) is not topic:
+        """Check after a wait that the broker is still open and the topic still exists."""
+        if self.any_topic(topic.name) is not topic:
             raise TopicNotFound(topic=topic.name)
 
     def readable(self, name: Any, number: Any = None) -> Topic:
@@ -584,15 +613,21 @@ class State:
         if self.clock.steady_ms() >= self.lease.lease_ms:
             raise NotOwner(topic=topic.name, partition=number if number is not None else 0, owner=-1, epoch=0)
         if number is None and self.lease.limited:
-            topic.partitions.check_loaded(self.lease.node)
+            topic.partitions.check_loaded()
         return topic
 
+    def check_all_loaded(self) -> None:
+        """``NotOwner`` if a partition of this node is not loaded yet: the groups on it would be missing."""
+        if self.lease.limited:
+            for topic in self.topics.values():
+                topic.partitions.check_loaded()
+
     def find(self, name: Any) -> Topic | None:
-        """The topic of that name, if there is one; the broker must be open."""
+        """The topic of that name, if there is one that operations may use; the broker must be open."""
         if self.closed:
             raise Closed(what="broker")
         try:
-            return self.topics.get(name)
+            return self.topics.get(name) if name != TRANSACTIONS else None
         except TypeError:  # Not even a name.
             return None
 
@@ -601,7 +636,14 @@ class State:
             raise Closed(what="broker")
 
     def topic(self, name: Any) -> Topic:
-        """The topic of that name, or the error for the caller."""
+        """The topic of that name, if operations may use it, or the error for the caller."""
+        if name == TRANSACTIONS:
+            self.check_open()
+            raise missing_topic(name)
+        return self.any_topic(name)
+
+    def any_topic(self, name: Any) -> Topic:
+        """``topic``, also for the transaction log, which only the broker itself uses."""
         if self.closed:
             raise Closed(what="broker")
         try:
@@ -611,6 +653,6 @@ class State:
             raise missing_topic(name) from None
 
     def check_online(self, name: Any) -> None:
-        """Refuse to take a topic that cannot be opened for one that is not there."""
+        """Raise ``TopicDamaged`` for a topic that is offline, instead of treating it as missing."""
         if isinstance(name, str) and name in self.offline:
             raise self.offline[name]

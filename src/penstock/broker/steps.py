@@ -23,21 +23,19 @@ from penstock.log.files import Files
 from penstock.log.log import Log
 
 MOVE_MS: Final = 100  # Between two looks whether a partition has moved.
-FETCH_MS: Final = (
-    1000  # A segment that is fetched wakes who waits for it; this is for a wake-up that got lost.
-)
+FETCH_MS: Final = 1000  # A fetched segment wakes the operations that wait for it; this is for a lost wake-up.
 
 T = TypeVar("T")
 
 
 class Waiter(Protocol):
-    """Somebody who waits for something to happen."""
+    """Something that waits to be woken."""
 
     def wake(self) -> None: ...
 
 
-class Place(Protocol):
-    """Where something can happen: a topic."""
+class Waitable(Protocol):
+    """What can be waited for: a topic."""
 
     waiters: dict[Waiter, None]  # The one that has waited longest is first.
 
@@ -57,19 +55,19 @@ class Arrival:
 
     __slots__ = ("topic", "until_ms")
 
-    def __init__(self, topic: Place, until_ms: int) -> None:
+    def __init__(self, topic: Waitable, until_ms: int) -> None:
         self.topic = topic
         self.until_ms = until_ms
 
 
 class GiveWay:
-    """Let others have a turn, and go on."""
+    """Let other operations have a turn, and continue."""
 
     __slots__ = ()
 
 
 class Aside:
-    """Wait for a function that is slow and needs nothing of the broker; ``result`` is what it returned."""
+    """Wait for a slow function that needs nothing of the broker; ``result`` is what it returned."""
 
     __slots__ = ("function", "result")
 
@@ -83,14 +81,14 @@ Steps = Generator[Step, None, T]
 
 
 def exhaust(steps: Steps[T]) -> T:
-    """Take steps that only give way, where nobody else has to have a turn."""
+    """Run steps that only give way, where no other operation needs a turn."""
     while True:
         try:
             wanted = next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
-        assert isinstance(wanted, GiveWay), "there is nobody to wait with"
+        assert isinstance(wanted, GiveWay), "only GiveWay is expected here"
 
 
 class Written:
@@ -123,20 +121,20 @@ class Written:
         return wanted
 
     def close(self) -> None:
-        """As a generator's: nothing is held."""
+        """Like the method of a generator; nothing has to be released."""
 
 
 def fetched(files: Files, now_ms: int, missing: NotCached) -> Steps[None]:
-    """Wait for a segment that was not cached, for a while; then it is to be read again.
+    """Wait a while for a segment that was not cached; the caller reads again afterwards.
 
-    If nobody fetches it, the partition is about to move to a node that has it.
+    If it is not being fetched, the partition is about to move to a node that has it.
     """
-    place = None if files.archive is None else files.archive.fetching(missing.path)
-    yield Arrival(place or FetchedSegment(), now_ms + (FETCH_MS if place else MOVE_MS))
+    fetching = None if files.archive is None else files.archive.fetching(missing.path)
+    yield Arrival(fetching or FetchedSegment(), now_ms + (FETCH_MS if fetching else MOVE_MS))
 
 
 def aside(function: Callable[[], T]) -> Steps[T]:
-    """The result of a slow function, while others have the lock."""
+    """Run a slow function without the lock, and return its result."""
     wanted = Aside(function)
     yield wanted
     result: T = wanted.result

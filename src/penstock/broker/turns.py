@@ -29,7 +29,7 @@ class Open(Protocol):
 
 
 class Turn:
-    """One operation's places in queues; they must be given up in any case, by ``with`` or ``end``."""
+    """One operation's positions in queues, which must be given up in any case, by ``with`` or ``end``."""
 
     def __init__(self, state: Open, queues: "list[deque[Turn]]") -> None:
         self.waiters: dict[Waiter, None] = {}
@@ -55,7 +55,7 @@ class Turn:
             waiter.wake()
 
     def end(self) -> None:
-        """Let the next ones have their turn."""
+        """Let the next operations have their turn."""
         for queue in self._queues:
             queue.remove(self)
             if queue:

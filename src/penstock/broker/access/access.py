@@ -147,18 +147,25 @@ class Access:
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
-            message = f"{why}: until then nobody can log in"
+            message = f"{why}: until then no login is possible"
             self._state.problems.report("access.json", "file_damaged", message)
 
     def load(self, data: bytes) -> None:
-        """Another node has changed the book: connections of those whose rights have changed are closed."""
-        before, self._book = self._book, decode_checked(data, AccessBook)
+        """Load keys and users again after another node's change; close connections of changed identities."""
+        before, self._book = self._book, _with_acls(decode_checked(data, AccessBook))
         for kind, known, now in (
             ("key", before.keys, self._book.keys), ("user", before.users, self._book.users),
         ):  # fmt: skip
             for name, stored in known.items():
                 if before.acls != self._book.acls or now.get(name) != stored:
                     self.changed(kind, name)
+
+    def _refresh(self) -> None:
+        """In a cluster, load what the metadata have: a change may not have been carried out here yet."""
+        if self._state.registry.group_epoch(""):
+            data = self._state.registry.read(ACCESS)
+            if data is not None:
+                self.load(data)
 
     @property
     def has_admin(self) -> bool:
@@ -170,7 +177,7 @@ class Access:
     # Keys.
 
     def create_key(self, name: Any, grants: Any, quota: Any, signing: Any = False) -> Steps[NewKey]:
-        """Make a key; the answer is the only place where its secret ever is.
+        """Create a key; its secret is only in the result and is not stored.
 
         With ``signing`` what follows from the secret by ``signing_secret`` is stored.
         """
@@ -227,27 +234,40 @@ class Access:
         yield from self._save_user(stored)
 
     def alter_user(self, name: Any, grants: list[Grant], quota: Quota) -> Steps[None]:
-        """Give a user other grants, perhaps none, and another quota; the password stays."""
-        stored = self._known(name)
-        info = msgspec.structs.replace(stored.info, grants=grants, quota=quota)
-        yield from self._save_user(msgspec.structs.replace(stored, info=info))
+        """Change the grants and the quota of a user; the password stays."""
+
+        def altered(book: AccessBook) -> dict[str, Any]:
+            stored = self._known(name)
+            info = msgspec.structs.replace(stored.info, grants=grants, quota=quota)
+            return {"users": book.users | {name: msgspec.structs.replace(stored, info=info)}}
+
+        yield from self._save(altered)
+        self.changed("user", name)
 
     def set_scram(self, name: Any, mechanism: str, scram: Scram) -> Steps[None]:
-        """Give a user a password for one mechanism, which nobody here knows; a new user may do nothing yet.
+        """Set a salted password for one mechanism; a user that is new has no grants.
 
         What was known of a password before is forgotten, except for the other mechanisms.
         """
         check_name("user", name)
-        stored = self._book.users.get(name)
-        if stored is None:
-            self._check_room()
-            info = UserInfo(name=name, grants=[], quota=Quota(), created_ms=self._now())
-            stored = StoredUser(info=info, credential=None)
-        scrams = stored.scram | {mechanism: scram}
-        yield from self._save_user(msgspec.structs.replace(stored, credential=None, scram=scrams))
+
+        def with_scram(book: AccessBook) -> dict[str, Any]:
+            stored = book.users.get(name)
+            if stored is None:
+                self._check_room()
+                info = UserInfo(name=name, grants=[], quota=Quota(), created_ms=self._now())
+                stored = StoredUser(info=info, credential=None)
+            scrams = stored.scram | {mechanism: scram}
+            return {
+                "users": book.users | {name: msgspec.structs.replace(stored, credential=None, scram=scrams)}
+            }
+
+        yield from self._save(with_scram)
+        self.changed("user", name)
 
     def drop_scram(self, name: Any, mechanism: str) -> Steps[None]:
-        """A user has no password for that mechanism; one who has nothing else either is gone."""
+        """Remove the password for one mechanism; a user without any password and grants is deleted."""
+        self._refresh()
         stored = self._known(name)
         if mechanism not in stored.scram:
             raise IdentityNotFound(kind=f"{mechanism} password of", name=name)
@@ -331,9 +351,11 @@ class Access:
             yield from turn.wait()
             if self._error is not None:
                 raise self._error
+            self._refresh()
             book = msgspec.structs.replace(self._book, **change(self._book))
             yield from self._state.registry.write(ACCESS, encode_checked(book))
             self._book = book  # Only now: what is not stored did not happen.
+            self._refresh()  # A later change of another node may have come meanwhile.
 
     def _check_room(self) -> None:
         if len(self._book.keys) + len(self._book.users) >= IDENTITIES_MAX:
@@ -358,7 +380,7 @@ def _kind_and_name(stored: StoredKey | StoredUser) -> tuple[str, str]:
 
 
 def _with_acls(book: AccessBook) -> AccessBook:
-    """Turn the grants in which ACLs were kept before version 0.2 into ACLs."""
+    """Convert grants in which versions before 0.2 stored ACLs."""
     users, acls = dict(book.users), dict.fromkeys(book.acls)
     for name, stored in book.users.items():
         marked = [grant for grant in stored.info.grants if MARK in grant.topics]
@@ -372,7 +394,7 @@ def _with_acls(book: AccessBook) -> AccessBook:
 
 
 def check_password(password: Any) -> None:
-    """Refuse what is no password, without ever showing it."""
+    """Refuse an invalid password; the error does not contain it."""
     if not isinstance(password, str) or not PASSWORD_LENGTH_MIN <= len(password) <= PASSWORD_LENGTH_MAX:
         why = f"it has {PASSWORD_LENGTH_MIN} to {PASSWORD_LENGTH_MAX} characters"
         raise InvalidValue(name="password", value="...", why=why)

@@ -31,7 +31,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit:
-    """The book of one broker; there is no file until there is something to write."""
+    """The audit log of one broker; the file is created by the first entry."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -59,7 +59,7 @@ class Audit:
         return self._file
 
     def close(self) -> None:
-        """No more acts; the next one opens it again."""
+        """Close the file; the next entry opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None

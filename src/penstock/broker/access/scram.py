@@ -35,7 +35,7 @@ class Scram(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_salted(cls, mechanism: str, salt: bytes, iterations: int, salted: bytes) -> Self:
-        """What a client has salted, so that it need not show the password."""
+        """From a password that the client has salted and hashed itself."""
         name = HASHES[mechanism]
         client_key = hmac.digest(salted, b"Client Key", name)
         return cls(

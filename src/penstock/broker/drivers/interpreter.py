@@ -4,7 +4,7 @@ Every operation is a generator that runs under one lock and yields what it waits
 ``Operation.advance`` runs it up to the next wait.  How it waits is a strategy, a subclass of ``Operation``:
 
     Blocking     threads.py   the thread that runs the operation blocks
-    Running      loop.py      nobody waits: a callback on the event loop continues the operation
+    Running      loop.py      no task waits: a callback on the event loop continues the operation
     Awaited      loop.py      the task that runs the operation awaits a future
 
 Virtual time (``testing/driver.py``) uses the same strategies; its drivers move a clock instead of waiting.
@@ -22,7 +22,7 @@ from penstock.errors import Closed
 
 
 class Operation:
-    """One operation under way: its steps, and in a subclass how it waits between them."""
+    """One running operation: its steps, and in a subclass how it waits between them."""
 
     __slots__ = ("_steps", "ended", "error", "result")
 
@@ -33,7 +33,7 @@ class Operation:
     result: Any
 
     def advance(self) -> None:
-        """Run on to the next wait, or to the end; the caller holds the lock."""
+        """Run up to the next wait or the end; the caller holds the lock."""
         try:
             while True:
                 wanted = next(self._steps)
@@ -64,13 +64,13 @@ class Operation:
                 del error  # Else the error would hold this frame, and the frame the error.
 
     def close(self) -> None:
-        """Give up: the operation gives back what it holds; what was written stays written."""
+        """Cancel the operation: it releases what it holds; what was written stays written."""
         self.ended = True
         self._steps.close()
 
 
 class Driver:
-    """What the drivers have in common: the broker they run, and how many operations are under way."""
+    """What all drivers have: the broker, and the number of running operations."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

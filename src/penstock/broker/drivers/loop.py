@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.interpreter import Driver, Operation
-from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter, Written, exhaust
+from penstock.broker.steps import Arrival, Aside, Durable, Step, Steps, Waitable, Waiter, Written, exhaust
 from penstock.clock import stopwatch_ns
 from penstock.errors import Closed, PenstockError
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("penstock")
 # A sync on the loop itself: on a quick disk it takes less than two thread switches would; on a slow one
 # the loop stands still for one sync a second.
 HERE_LOGS_MAX: Final = 2  # A log and a journal.
-HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better to do.
+HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has other work.
 HERE_NS: Final = 1_000_000  # What a sync may take on the average; what quick ones save, a slow one may use.
 HERE_ALONE_NS: Final = 4_000_000  # The same if one operation waits: the loop has little else to do, it seems.
 LATE_NS_MAX: Final = 20_000_000  # If syncs have taken so much more, the disk is slow, and not by chance.
@@ -37,7 +37,7 @@ PAUSE_S_MAX: Final = 1.0  # ... and for twice as long if the next one is slow ag
 
 
 class Alarm(Protocol):
-    """The end of a wait, which may be called off."""
+    """A timer that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -48,7 +48,7 @@ class LoopOperation(Operation):
     __slots__ = ("_driver", "_timer", "_topic", "_woken")
 
     _driver: "LoopDriver"
-    _topic: Place | None  # Where it waits for something to happen.
+    _topic: Waitable | None  # Where it waits for something to happen.
     _timer: Alarm | None  # What ends that wait.
     _woken: bool  # It goes on in a later turn of the loop.
 
@@ -70,11 +70,11 @@ class LoopOperation(Operation):
         raise NotImplementedError
 
     def resume(self, failed: BaseException | None) -> None:
-        """What it waited for is on disk, or worked out; or never will be."""
+        """Continue: what it waited for is on disk, or was computed, or has failed."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Something happened where it waits, or the wait is over."""
+        """Continue: something has happened to what it waits for, or the wait has timed out."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -108,14 +108,14 @@ class Running(LoopOperation):
         self._driver.soon(self.go_on)
 
     def wake(self) -> None:
-        """Go on soon, not in the middle of what woke it."""
+        """Continue in the next turn of the loop, not inside of what woke it."""
         if self._topic is not None:
             self._stop_waiting()
             self._woken = True
             self._driver.woken(self)
 
     def go_on(self) -> None:
-        """Look at what has happened."""
+        """Continue with what has happened."""
         self._woken = False
         if not self.ended:
             self.advance()
@@ -129,7 +129,7 @@ class Running(LoopOperation):
             self.refuse(failed)
 
     def refuse(self, error: BaseException) -> None:
-        """End it with an error; it gives back what it holds."""
+        """End the operation with an error; it releases what it holds."""
         self._steps.close()
         self.end(None, error)
 
@@ -138,13 +138,13 @@ class Running(LoopOperation):
         self._driver.answer(self._then, result, error)
 
     def cancel(self) -> None:
-        """Give up: ``then`` is not called any more; what was written stays written."""
+        """Cancel: ``then`` is not called any more; what was written stays written."""
         if not self.ended:
             self.close()
             self._driver.answer(ignore_result, None, None)
 
     def call_off(self) -> bool:
-        """Give up if it only waits for an event or for its turn; False: it is on its way to ``then``.
+        """Cancel if it only waits for an event or its turn; False: it is about to call ``then``.
 
         Unlike ``cancel`` it never throws away what the operation has taken.
         """
@@ -220,7 +220,7 @@ class Awaited(LoopOperation):
         return self.result
 
     def give_way(self) -> None:
-        """Its task sees that it was woken."""
+        """Wake the task of the operation."""
 
     def wake(self) -> None:
         if self._topic is not None:
@@ -257,6 +257,7 @@ class LoopDriver(Driver):
             for _ in steps:
                 await asyncio.sleep(0)
         self._state.commit.listeners.append(self._after_sync)
+        self._state.sync_soon = self._sync_soon
         self._state.alarms.on_earlier = self._ring.set
         await self._run_jobs()
         self._own(self._keep_time())
@@ -276,7 +277,7 @@ class LoopDriver(Driver):
         return running
 
     def begin(self, steps: Steps[Any], then: Then) -> None:
-        """The same for an operation that nobody cancels, in fewer calls if it only waits to be durable."""
+        """``start`` for an operation that is never cancelled: fewer calls if it only waits to be durable."""
         if not isinstance(steps, Written):
             self.start(steps, then)
             return
@@ -327,7 +328,7 @@ class LoopDriver(Driver):
             function()
 
     def answer(self, then: Then, result: Any, error: BaseException | None, jobs_done: bool = False) -> None:
-        """An operation has ended; it is answered when the jobs it caused are done, too, or take too long."""
+        """Answer an operation that has ended, once the jobs it caused are done or take too long."""
         if self._state.jobs and not jobs_done:
 
             def once(_: object = None) -> None:
@@ -359,7 +360,7 @@ class LoopDriver(Driver):
         self._loop.call_soon(function)
 
     def woken(self, running: Running) -> None:
-        """Let it go on in the next turn of the loop, or in this one when a sync ends."""
+        """Continue it in the next turn of the loop, or in this one when a sync ends."""
         self._woken.append(running)
         self._loop.call_soon(self._run_woken)
 
@@ -368,23 +369,26 @@ class LoopDriver(Driver):
             self._woken.popleft().go_on()
 
     def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
-        """Wake ``waiter`` at that time of the steady clock, unless it is called off."""
+        """Wake ``waiter`` at that time of the steady clock, unless cancelled."""
         wait_ms = max(until_ms - self._state.clock.steady_ms(), 0)
         return self._loop.call_later(wait_ms / 1000, waiter.wake)
 
     def when_durable(self, wanted: Durable, operation: LoopOperation) -> None:
-        """Let the operation go on when the log has put everything written so far on disk."""
+        """Continue the operation when everything written to the log so far is on disk."""
         if wanted.log.failed is not None:
             operation.resume(wanted.log.failed)
             return
         self._durable.append((wanted, operation))
         self._state.commit.mark(wanted.log)  # The writer may have left that to the waiter.
+        self._sync_soon()
+
+    def _sync_soon(self) -> None:
         if not self._kick_coming:
             self._kick_coming = True
             self._loop.call_soon(self._kick)
 
     def work_out(self, wanted: Aside, operation: LoopOperation) -> None:
-        """Call the function in a thread, and let the operation go on with its result."""
+        """Call a function in a thread, and continue the operation with its result."""
 
         def ended(future: "asyncio.Future[Any]") -> None:
             if future.cancelled():
@@ -397,7 +401,7 @@ class LoopDriver(Driver):
         self._loop.run_in_executor(None, wanted.function).add_done_callback(ended)
 
     def _kick(self) -> None:
-        """At the end of a turn of the loop, so that all who wrote in it share one sync.
+        """At the end of a turn of the loop, so that all operations that wrote in it share one sync.
 
         A kick by the first of them would have the disk thread start before the others have written.
         """

@@ -100,7 +100,7 @@ class ThreadDriver(Driver):
                 operation.advance()
 
     def _block(self, operation: Blocking) -> None:
-        """Block until what the operation waits for is there; raise what keeps it from coming."""
+        """Block until the wait is over; raise the error if it has failed."""
         wanted = operation.wanted
         if isinstance(wanted, Durable):
             self._state.commit.wait(wanted.log, wanted.written)

@@ -44,11 +44,11 @@ class Problems:
         self.on_full: Callable[[], None] = lambda: None  # Called when there is no room, each time.
 
     def all(self) -> list[StorageProblem]:
-        """What is wrong now, the oldest first."""
+        """All current problems, the oldest first."""
         return list(self._known.values())
 
     def serious(self) -> list[StorageProblem]:
-        """Those for which the broker is not ready."""
+        """Problems that make the broker not ready."""
         return [problem for problem in self.all() if not problem.warning]
 
     def count(self, kind: ProblemKind) -> int:
@@ -56,7 +56,7 @@ class Problems:
         return sum(problem.kind == kind for problem in self.all())
 
     def has(self, key: Hashable) -> bool:
-        """Whether a problem was reported, and is not over."""
+        """Whether a problem is current."""
         return key in self._known
 
     def report(
@@ -71,7 +71,7 @@ class Problems:
         end_offset: int | None = None,
         path: str = "",
     ) -> None:
-        """Something is wrong; said once, until it is over."""
+        """Report a problem; it is logged once, until it is over."""
         if key in self._known:
             return
         if len(self._known) >= PROBLEMS_MAX:
@@ -93,29 +93,28 @@ class Problems:
         logger.log(level, "%s%s", message, f" ({path})" if path else "")
 
     def over(self, key: Hashable, message: str) -> None:
-        """It is not wrong any more."""
         if self._known.pop(key, None) is not None:
             logger.info("%s", message)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted, with all that was wrong with it."""
+        """Forget the problems of a topic that was deleted."""
         for key in [key for key, problem in self.all_by_key() if problem.topic == topic]:
             del self._known[key]
 
     def forget_partition(self, topic: str, partition: int) -> None:
-        """A partition is not here any more."""
+        """Forget the problems of a partition that is not here any more."""
         for key, problem in self.all_by_key():
             if problem.topic == topic and problem.partition == partition:
                 del self._known[key]
 
     def all_by_key(self) -> list[tuple[Hashable, StorageProblem]]:
-        """The same with their keys."""
+        """All current problems by their keys."""
         return list(self._known.items())
 
     # What logs report.
 
     def watch(self, log: Log, what: str, topic: str | None = None, partition: int | None = None) -> None:
-        """Report what is wrong with a log, and what will be; ``what`` it holds, in words."""
+        """Report the damage of a log, now and when more is found; ``what`` describes its contents."""
         subject = "" if topic is None else f" of {topic}" if partition is None else f" of {topic}:{partition}"
         name = f"the {what}{subject}"
 

@@ -46,18 +46,18 @@ class Meter:
         self._changed_ms: list[int] = []  # For each count, the latest time it can have changed; -1: never.
 
     def sample(self, now_ms: int, counts: Counts) -> int:
-        """Remember the counts, which are about to change; returns when to do so again."""
+        """Remember the counts, which are about to change; returns the time of the next sample."""
         self._changed_ms = [self.changed_ms(now_ms, counts, index) for index in range(len(counts))]
         self._samples.append((now_ms, counts))
         return now_ms + SAMPLE_MS
 
     def per_second(self, now_ms: int, counts: Counts, since_ms: int) -> list[float]:
-        """A second's growth of each count, over the window, or since ``since_ms`` if counting began then."""
+        """The growth per second of each count, over the window, or since ``since_ms`` if that is later."""
         from_ms, then = self._before(max(now_ms - WINDOW_MS, since_ms), counts)
         return _growth(then, counts, now_ms - from_ms)
 
     def average(self, now_ms: int, counts: Counts) -> list[float]:
-        """The same since the last sample: for when samples were missed, and M2 does not hold for it."""
+        """The growth per second since the last sample, if samples were missed; M2 does not hold for it."""
         from_ms, then = self._samples[-1] if self._samples else (now_ms, counts)
         return _growth(then, counts, now_ms - from_ms)
 
@@ -71,7 +71,7 @@ class Meter:
         return self._changed_ms[index]
 
     def _before(self, time_ms: int, counts: Counts) -> tuple[int, Counts]:
-        """The counts at about ``time_ms``, and when exactly they were that."""
+        """The counts at about ``time_ms``, and their exact time."""
         found = (time_ms, counts)  # Nothing has changed since.
         for sampled_ms, sampled in reversed(self._samples):
             if sampled_ms + SAMPLE_MS <= time_ms:  # Silence from then on (M2): the next sample's counts.
@@ -81,7 +81,7 @@ class Meter:
 
 
 def _growth(then: Counts, now: Counts, elapsed_ms: int) -> list[float]:
-    """A second's growth; the first message of all is one a second, and not a thousand."""
+    """The growth per second; the very first message counts as one per second, not as a thousand."""
     return [
         (count - before) * 1000 / max(elapsed_ms, SAMPLE_MS) for before, count in zip(then, now, strict=True)
     ]

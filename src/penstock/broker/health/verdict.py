@@ -83,12 +83,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settled_rate(self) -> float:
-        """Messages settled per second."""
         return self.rates.acked + self.rates.dead_lettered
 
     @property
     def net_rate(self) -> float:
-        """By how many messages per second the lag shrinks; 0 if within the noise."""
+        """Messages per second by which the lag shrinks; 0 if within the noise."""
         net = self.settled_rate - self.rates.published
         return net if abs(net) > BALANCE * self.rates.published else 0.0
 
@@ -105,7 +104,7 @@ def judge(standing: Standing) -> Verdict:
     if standing.batches:
         return _in_batches(standing)
     if standing.consumers == 0:
-        return _alone(standing)
+        return alone(standing.lag)
     oldest = standing.oldest
     if (
         oldest is not None
@@ -148,8 +147,9 @@ def drain_seconds(standing: Standing) -> float | None:
     return standing.lag / standing.net_rate if standing.net_rate > 0 else None
 
 
-def _alone(standing: Standing) -> Verdict:
-    return Verdict(word="no consumers", text=f"{_wait(standing.lag)}; no consumer is connected")
+def alone(lag: int) -> Verdict:
+    """The verdict on a group without consumers; in a cluster also that of all owners together."""
+    return Verdict(word="no consumers", text=f"{_wait(lag)}; no consumer is connected")
 
 
 def _all_done(standing: Standing) -> Verdict:
@@ -160,7 +160,6 @@ def _all_done(standing: Standing) -> Verdict:
 
 
 def _still(standing: Standing) -> Verdict:
-    """Nothing was acked recently."""
     oldest, rates, quiet = standing.oldest, standing.rates, standing.quiet_seconds
     if standing.lag_seconds < MOMENT_SECONDS and rates.dead_lettered == 0:
         return Verdict(word="keeping up", text=f"{_messages(standing.lag)} arrived within the last second")
@@ -194,7 +193,7 @@ def _in_batches(standing: Standing) -> Verdict:
     if standing.lag_seconds <= BATCH_SECONDS:
         return Verdict(word="keeping up", text=f"{_wait(standing.lag)} for the next batch")
     if standing.consumers == 0:  # It has not committed for a session timeout.
-        return _alone(standing)
+        return alone(standing.lag)
     text = f"{_wait(standing.lag)}, the oldest for {duration(standing.lag_seconds)}; {_flow(standing.rates)}"
     return Verdict(word="draining" if standing.net_rate > 0 else "falling behind", text=text)
 
@@ -260,7 +259,7 @@ def _wait(count: int, noun: str = "message", which: str = "") -> str:
 
 
 def _left(standing: Standing) -> str:
-    """What is not settled: 7 messages are waiting, 3 are in flight."""
+    """The unsettled messages in words: 7 messages are waiting, 3 are in flight."""
     in_flight = min(standing.in_flight, standing.lag)
     waiting = standing.lag - in_flight
     if not in_flight:
@@ -278,7 +277,7 @@ def _flow(rates: GroupRates) -> str:
 
 
 def _rate(rate: float) -> str:
-    """At most three digits: 0.4/s, 12.5/s, 480/s, 12,000/s."""
+    """A rate with at most three digits: 0.4/s, 12.5/s, 480/s, 12,000/s."""
     if rate >= 100 or rate == 0:
         return f"{rate:,.0f}/s"
     return f"{rate:.1f}/s" if rate >= 0.1 else "under 0.1/s"

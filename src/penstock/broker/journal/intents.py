@@ -51,7 +51,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The intent of an application is done."""
+    """All messages of an application's intent are published."""
 
     application: str
 
@@ -65,7 +65,7 @@ class Application(msgspec.Struct, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """All of it; who published longest ago comes first."""
+    """The state of all applications, the least recent publish first."""
 
     applications: dict[str, Application]
     pending: list[Intent]
@@ -84,8 +84,9 @@ class Intents:
         self.log = Log.open(files, directory, config)
         self.applications: dict[str, Application] = {}
         self.pending: dict[str, Intent] = {}  # By application.
-        self.running: set[str] = set()  # Those of them that somebody is at.
-        self.resumed: set[str] = set()  # Those of them that somebody was at before, and may have begun.
+        self.running: set[str] = set()  # Those of them that an operation is executing.
+        self.resumed: set[str] = set()  # Those of them that an operation may have begun before.
+        self.placed: dict[str, list[Log]] = {}  # Those whose batches are in these logs, and not durable yet.
         self.alarm_ms = -1
         self._clock = clock
         self._compaction = Compaction(self.log)
@@ -153,7 +154,7 @@ class Intents:
             del self.applications[oldest]
 
     def finish(self, intent: Intent) -> None:
-        """All of it is in the topic."""
+        """Note that all messages of the intent are in the topic."""
         done = Finished(intent.application)
         self._append(done)
         self._apply(done)

@@ -32,7 +32,7 @@ from penstock.wire.records import BatchBuilder
 
 SNAPSHOT_VERSION: Final = 1
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # Small, so that retention of the journal is fine-grained.
-PENDING_MAX: Final = 1000  # Events; then they are written even if nobody waits for them, or nothing is lent.
+PENDING_MAX: Final = 1000  # Events; then they are written even if nothing waits for them.
 READ_RECORDS: Final = 10_000  # Replayed at a time, which bounds memory.
 
 
@@ -63,7 +63,7 @@ class Journal:
     def note(self, event: AnyEvent, now_ms: int) -> None:
         """Remember an event for the next flush.
 
-        None is ever dropped: replay hands out what a lease had taken only if it hears of every lease.
+        None is ever dropped: replay redelivers the messages of a lease only if the journal has every lease.
         """
         self._pending.append((now_ms, events.encode(event)))
         if len(self._pending) % PENDING_MAX == 0:
@@ -71,7 +71,7 @@ class Journal:
                 self.flush()
 
     def make_room(self) -> None:
-        """Before more is handed out: write what was noted if it is much; raises while that is impossible."""
+        """Write what was noted if it is much, before more is leased; raises while that is impossible."""
         if len(self._pending) >= PENDING_MAX:
             self.flush()
 
@@ -136,13 +136,13 @@ class Journal:
         self.snapshot_end = taken.end
 
     def check_whole(self) -> None:
-        """Without a snapshot the journal must reach back to its beginning: nothing else knows it."""
+        """Check that a journal without a snapshot reaches back to its beginning."""
         if self.log.start > 0:
             why = "it is missing or damaged, and stands for the trimmed beginning of the journal; restore it"
             raise CorruptionError(path=self._path, position=0, why=why)
 
     def load_snapshot(self) -> dict[str, Any] | None:
-        """The last snapshot, or None if there is none that can be trusted."""
+        """The last snapshot, or None if there is no valid one."""
         if not self._files.exists(self._path):
             return None
         data = self._files.read_file(self._path)

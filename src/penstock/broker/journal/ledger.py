@@ -1,4 +1,4 @@
-"""The transaction log: the state of every transactional id of a broker.
+"""The transaction log: the state of every transactional id of a broker, or of a partition in a cluster.
 
     key   the transactional id
     value its complete state (``groups/transactions.py``); no value: it was deleted
@@ -35,11 +35,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Ledger:
-    """All transactional ids.  Not thread-safe: the caller holds a lock."""
+    """All transactional ids of a log.  Not thread-safe: the caller holds a lock."""
 
-    def __init__(self, files: Files, directory: str, durability: Any, clock: Clock) -> None:
-        config = LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability, strict=True)
-        self.log = Log.open(files, directory, config)
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self.log = log
         self.by_name: dict[str, Transaction] = {}  # The one that changed last is last.
         self.by_producer: dict[int, str] = {}
         self._clock = clock
@@ -48,12 +47,18 @@ class Ledger:
         self._summary_bytes = 0  # ... and how long that was.
         self._replay()
 
+    @classmethod
+    def open(cls, files: Files, directory: str, durability: Any, clock: Clock) -> "Ledger":
+        """The transaction log of a single broker."""
+        config = LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability, strict=True)
+        return cls(Log.open(files, directory, config), clock)
+
     def of_producer(self, producer_id: int) -> Transaction | None:
-        """What the producer is at, if it has a transactional id."""
+        """The transaction of a producer, if it has a transactional id."""
         return self.by_name.get(self.by_producer.get(producer_id, ""))
 
     def put(self, name: str, known: Transaction) -> None:
-        """Write down what is known from now on."""
+        """Write the new state of a transactional id."""
         self.log.append(self._batch([(name, known)]))
         self._apply(name, known)
         self._make_room()
@@ -62,7 +67,7 @@ class Ledger:
             self._summarise()
 
     def forget(self, name: str) -> None:
-        """Nobody uses the id any more."""
+        """Forget an id that is no longer used."""
         self.log.append(self._batch([(name, None)]))
         self._apply(name, None)
 

@@ -1,1 +1,1 @@
-"""State that only Kafka's protocol needs: group coordination, transactions, group configuration."""
+"""State of the Kafka protocol: group coordination, group configuration, and transactions of all clients."""

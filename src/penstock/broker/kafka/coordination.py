@@ -3,7 +3,7 @@
     join, sync          wait for other members    ──> ClassicGroup (groups/classic.py), one for each group
     heartbeat, leave    are answered at once      ──'
     beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), the newer kind
-    commit              is it a member, of this generation?  ──> Commits
+    commit              is it a member, of this generation?  ──> OffsetCommits
 
 A Kafka group spans topics.  Its members are kept here, in memory, while there are
 any; its committed offsets are kept by the stream group of the same name on each topic
@@ -27,9 +27,9 @@ from uuid import UUID
 
 from penstock.broker.kafka.matching import TOO_LONG, Matching
 from penstock.broker.registry.registry import first_generation
-from penstock.broker.state import Group, MemberGroup, State
+from penstock.broker.state import Group, KafkaGroup, State
 from penstock.broker.steps import Arrival, Steps
-from penstock.broker.stream.commits import Commits, check_group_id, protocol_of
+from penstock.broker.stream.commits import OffsetCommits, check_group_id, protocol_of
 from penstock.broker.topic.subscribers import joins_for, readers
 from penstock.config.broker import Kind
 from penstock.errors import Closed, LimitReached
@@ -60,20 +60,20 @@ LOOK_MS: Final = 3600_000  # A waiter checks again after this, even if it was no
 class Coordination:
     """The members of all Kafka groups."""
 
-    def __init__(self, state: State, commits: Commits, matching: Matching) -> None:
+    def __init__(self, state: State, commits: OffsetCommits, matching: Matching) -> None:
         self._state = state
         self._matching = matching
         self._commits = commits
         self._floor = -1  # The generation behind which groups begin; -1: none has yet.
         self._latest = 0  # Of all groups.
-        self._ended: dict[str, int] = {}  # Where groups were that nobody is in any more.
+        self._ended: dict[str, int] = {}  # The last generations of groups without members.
         self._known: Topics = {}  # As they were at the stamp.
         self._stamp = (-1, -1)
 
     # What members say.
 
     def join(self, name: str, request: JoinRequest) -> Steps[JoinResult]:
-        """Be in the next generation of a group; waits until all its members are there."""
+        """Join the next generation of a group; waits until all members have joined."""
         wanted = joins_for(request)
         if self._is_lent(name, lambda topic: topic in wanted):
             return JoinResult(Code.INCONSISTENT_GROUP_PROTOCOL, request.member)
@@ -86,8 +86,8 @@ class Coordination:
         return (yield from self._answer(pending))
 
     def sync(self, name: str, request: SyncRequest) -> Steps[SyncResult]:
-        """Get the assignment; waits until the leader has brought it."""
-        group = self._state.member_groups.get(name)
+        """Get the assignment; waits until the leader has sent it."""
+        group = self._state.kafka_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             return SyncResult(Code.UNKNOWN_MEMBER_ID)
         pending = group.machine.sync(request, self._now())
@@ -97,13 +97,13 @@ class Coordination:
     def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
         if not name:
             return Code.INVALID_GROUP_ID
-        group = self._state.member_groups.get(name)
+        group = self._state.kafka_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             return Code.UNKNOWN_MEMBER_ID
         return group.machine.heartbeat(member, instance, generation, self._now())
 
     def consumer_heartbeat(self, name: str, request: MemberHeartbeat) -> Steps[HeartbeatResult]:
-        """Join, stay in or leave a group in which the broker assigns; waits only while topics are matched."""
+        """Join, stay in or leave a KIP-848 group; waits only while a pattern is matched."""
         work = self._unmatched(name, request)
         tried = (yield from self._matching.match(work)) if work else NOTHING_TRIED
         if tried is None:
@@ -111,8 +111,8 @@ class Coordination:
         return self._heartbeat(name, request, tried)
 
     def _unmatched(self, name: str, request: MemberHeartbeat) -> dict[str, list[str]]:
-        """By pattern: the names of topics that have to be matched for a heartbeat."""
-        group = self._state.member_groups.get(name)
+        """The topic names that have to be matched for a heartbeat, by pattern."""
+        group = self._state.kafka_groups.get(name)
         if group is not None and isinstance(group.machine, ConsumerGroup):
             return group.machine.unmatched(request.pattern, self._topics())
         if not request.pattern or problem_of(request.pattern):
@@ -124,7 +124,7 @@ class Coordination:
             request = replace(
                 request, member=str(self._new_id())
             )  # An old client, which has none of its own.
-        if request.epoch != JOIN and name not in self._state.member_groups:
+        if request.epoch != JOIN and name not in self._state.kafka_groups:
             return HeartbeatResult(Code.UNKNOWN_MEMBER_ID, request.member, why="join again")
         if self._heartbeat_reads_lent(name, request, tried):
             why = "there is a queue group, or a share group, of that name; take another"
@@ -141,8 +141,8 @@ class Coordination:
         return answer
 
     def leave(self, name: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
-        """Go; each is a member, or a static one by its name."""
-        group = self._state.member_groups.get(name)
+        """Remove members, each given by its id or, if static, by its name."""
+        group = self._state.kafka_groups.get(name)
         if group is None:
             return [Code.UNKNOWN_MEMBER_ID] * len(leavers)
         answers = [group.machine.leave(member, instance, self._now()) for member, instance in leavers]
@@ -157,20 +157,20 @@ class Coordination:
         return error
 
     def check(self, name: str, by: Committer) -> Code:
-        """Whether somebody may commit for a group now."""
-        group = self._state.member_groups.get(name)
+        """Check that a client may commit for a group now."""
+        group = self._state.kafka_groups.get(name)
         if group is None:
             return Code.ILLEGAL_GENERATION if by.generation >= 0 else Code.NONE
         return group.machine.check_commit(by, self._now())
 
     def protocol(self, name: str) -> str:
-        """What the members of a group have agreed on; empty if there are none."""
-        group = self._state.member_groups.get(name)
+        """The protocol that the members of a group have agreed on; empty if there are none."""
+        group = self._state.kafka_groups.get(name)
         return "" if group is None else group.machine.protocol_type or ""
 
     def check_reader(self, name: str, member: str, epoch: int) -> Code:
-        """Whether the client that fetches offsets is a member at that epoch."""
-        group = self._state.member_groups.get(name)
+        """Check that the client that fetches offsets is a member at that epoch."""
+        group = self._state.kafka_groups.get(name)
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         if isinstance(group.machine, ClassicGroup):
@@ -180,27 +180,27 @@ class Coordination:
     # Groups of another kind.
 
     def _is_lent(self, name: str, wanted: Callable[[str], bool]) -> bool:
-        """Whether messages of a topic that is wanted are lent to a queue group of that name.
+        """Whether one of the wanted topics has a queue group of that name.
 
         The first member is also refused while that group is at work elsewhere: a share group of Kafka's
         has one name for all its topics.
         """
         if any(wanted(topic) for topic in self.topics(name, "queue")):
             return True
-        return name not in self._state.member_groups and self._is_at_work(name)
+        return name not in self._state.kafka_groups and self._is_at_work(name)
 
     def _heartbeat_reads_lent(self, name: str, request: MemberHeartbeat, tried: Tried) -> bool:
-        """The same for a heartbeat, if it says what is read."""
+        """``_is_lent`` for the topics of a heartbeat, if it has any."""
         if request.topics is None and request.pattern is None:
             return False
         named, matches = request.topics or frozenset(), self._matches(name, request.pattern, tried)
         return self._is_lent(name, lambda topic: topic in named or matches(topic))
 
     def _matches(self, name: str, pattern: str | None, tried: Tried) -> Callable[[str], bool]:
-        """Tells whether topics match a heartbeat's pattern, which is matched already, as a rule."""
+        """Matches topics with a heartbeat's pattern; usually they were matched before."""
         if not pattern or problem_of(pattern):  # The latter is refused by the group.
             return lambda _: False
-        group = self._state.member_groups.get(name)
+        group = self._state.kafka_groups.get(name)
         known = group.machine.matched(pattern) if group and isinstance(group.machine, ConsumerGroup) else None
         if known is not None:
             return frozenset(known).__contains__
@@ -212,8 +212,8 @@ class Coordination:
     # What operators ask.
 
     def groups(self) -> list[KafkaGroupState]:
-        """All groups, with their members or without; also those that only have a place."""
-        placed: dict[str, list[Group]] = {name: [] for name in self._state.member_groups}
+        """All groups, also those without members that only have committed offsets."""
+        placed: dict[str, list[Group]] = {name: [] for name in self._state.kafka_groups}
         for topic in self._state.topics.values():
             for group in topic.groups.values():
                 if not group.name.startswith("__"):
@@ -228,8 +228,8 @@ class Coordination:
         )
 
     def _describe(self, name: str, groups: list[Group]) -> KafkaGroupState | None:
-        """The same, given the groups of that name on all topics."""
-        group = self._state.member_groups.get(name)
+        """Describe a group, given the groups of its name on all topics."""
+        group = self._state.kafka_groups.get(name)
         if group is None:
             return _memberless(name, groups)
         machine = group.machine
@@ -240,14 +240,14 @@ class Coordination:
         return KafkaGroupState(name, "classic", machine.state, protocol_type, protocol, members)
 
     def check_share(self, name: str) -> Code:
-        """Whether a group of that name may be a share group."""
+        """Check that a group of that name may be a share group."""
         check_group_id(name)
-        other = name in self._state.member_groups or self.topics(name)
+        other = name in self._state.kafka_groups or self.topics(name)
         return Code.INCONSISTENT_GROUP_PROTOCOL if other else Code.NONE
 
     def consumers(self, name: str) -> ConsumerGroupState | None:
-        """A group in which the broker assigns, with its members; None if there is none."""
-        group = self._state.member_groups.get(name)
+        """A KIP-848 group with its members; None if there is none."""
+        group = self._state.kafka_groups.get(name)
         if group is None or not isinstance(group.machine, ConsumerGroup):
             return None
         machine = group.machine
@@ -260,30 +260,39 @@ class Coordination:
         )
 
     def topics(self, name: str, kind: Kind = "stream") -> list[str]:
-        """The topics on which the group has a place, or might have; or is a queue group."""
+        """The topics on which the group has, or may have, committed offsets; or is a queue group."""
         return [
             topic.name
             for topic in self._state.topics.values()
             if name in topic.groups and topic.groups[name].settings.kind == kind
         ]
 
-    def check_delete(self, name: str) -> Code:
-        """Whether a group may be deleted: nobody is in it, and there is something to delete."""
-        if name in self._state.member_groups:
+    def check_delete(self, name: str, state: KafkaGroupState | None) -> Code:
+        """Whether a group in this state may be deleted: it exists, and has no members."""
+        if name in self._state.kafka_groups:
             return Code.NON_EMPTY_GROUP
-        state = self.describe(name)
         if state is None:
             return Code.GROUP_ID_NOT_FOUND
         return Code.NON_EMPTY_GROUP if state.kind == "share" and state.state != "Empty" else Code.NONE
 
     def forget(self, topic: str, name: str, numbers: list[int]) -> Steps[Code]:
-        """The group has no place any more on partitions of a topic that no member reads."""
-        group = self._state.member_groups.get(name)
+        """Delete the group's committed offsets on partitions of a topic that no member reads."""
+        group = self._state.kafka_groups.get(name)
         if group is not None and topic in readers(group):
             return Code.GROUP_SUBSCRIBED_TO_TOPIC
         if topic in self.topics(name):
             yield from self._commits.forget(topic, name, numbers)
         return Code.NONE
+
+    def hand_over(self) -> None:
+        """Forget the groups that this node no longer coordinates; their members join again elsewhere.
+
+        Also those that it has lost and got back since: their members have joined another coordinator.
+        """
+        for name, group in list(self._state.kafka_groups.items()):
+            if group.epoch != self._state.registry.group_epoch(name):
+                del self._state.kafka_groups[name]
+                group.machine.dismiss(Code.NOT_COORDINATOR)
 
     # Time.
 
@@ -301,9 +310,9 @@ class Coordination:
         if deadline_ms is not None:
             self._state.alarms.set(groups, deadline_ms)
 
-    def look(self, group: MemberGroup) -> None:
-        """Its alarm rang: somebody is silent, or a meeting is over."""
-        if self._state.member_groups.get(group.name) is group:
+    def look(self, group: KafkaGroup) -> None:
+        """The alarm of a group: a session has expired, or a rebalance has to end."""
+        if self._state.kafka_groups.get(group.name) is group:
             group.machine.tick(self._now())
             self._look_again(group)
 
@@ -314,7 +323,7 @@ class Coordination:
         return UUID(int=self._state.random.getrandbits(128), version=4)
 
     def _topics(self) -> Topics:
-        """All topics in numbers: another object whenever they have changed."""
+        """Id and number of partitions of all topics; another object whenever they have changed."""
         stamp = (self._state.versions, len(self._state.topics))
         if stamp != self._stamp:
             self._stamp = stamp
@@ -325,16 +334,17 @@ class Coordination:
             }
         return self._known
 
-    def _open(self, name: str, kind: type[ClassicGroup] | type[ConsumerGroup]) -> MemberGroup:
-        group = self._state.member_groups.get(name)
+    def _open(self, name: str, kind: type[ClassicGroup] | type[ConsumerGroup]) -> KafkaGroup:
+        group = self._state.kafka_groups.get(name)
         if group is None:
             check_group_id(name)
             config = self._state.config
-            if len(self._state.member_groups) >= config.groups_max:
+            if len(self._state.kafka_groups) >= config.groups_max:
                 raise LimitReached(what="groups with members", limit=config.groups_max, setting="groups_max")
             begun = kind(self._generation_before(name))
             begun.members_max = config.group_members_max
-            group = self._state.member_groups[name] = MemberGroup(name, begun)
+            epoch = self._state.registry.group_epoch(name)
+            group = self._state.kafka_groups[name] = KafkaGroup(name, begun, epoch)
         return group
 
     def _generation_before(self, name: str) -> int:
@@ -347,16 +357,16 @@ class Coordination:
         first = first_generation(self._state.registry.group_epoch(name))
         return max(self._floor, self._ended.pop(name, 0), first)
 
-    def _note_generation(self, group: MemberGroup) -> None:
-        """It may have come to another one, which was reserved long before."""
+    def _note_generation(self, group: KafkaGroup) -> None:
+        """Note the generation of a group; generations are reserved in advance."""
         self._latest = max(self._latest, group.machine.generation)
         self._state.registry.reserve_generations(self._latest)
 
-    def _look_again(self, group: MemberGroup) -> None:
-        """Be woken when it is time; a group that nobody is in is not kept."""
+    def _look_again(self, group: KafkaGroup) -> None:
+        """Set the alarm of a group; one without members is forgotten."""
         self._note_generation(group)
         if group.machine.idle:
-            self._state.member_groups.pop(group.name, None)
+            self._state.kafka_groups.pop(group.name, None)
             self._ended[group.name] = group.machine.generation
         else:
             self._state.alarms.set(group, group.machine.next_deadline_ms())

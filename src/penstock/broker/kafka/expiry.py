@@ -22,7 +22,7 @@ from typing import Final
 from penstock.broker.state import Group, Partition, State
 from penstock.broker.steps import GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
-from penstock.broker.stream.commits import RENEWAL_MS, Commits, committed
+from penstock.broker.stream.commits import RENEWAL_MS, OffsetCommits, committed
 from penstock.broker.topic.groups import Groups
 from penstock.config.broker import GroupSettings
 from penstock.errors import PenstockError
@@ -37,16 +37,16 @@ PartitionCommits = list[tuple[Partition, Commit]]
 
 
 class Expiry:
-    """Forgets what Kafka's groups left behind."""
+    """Deletes expired offsets of Kafka groups."""
 
-    def __init__(self, state: State, groups: Groups, commits: Commits) -> None:
+    def __init__(self, state: State, groups: Groups, commits: OffsetCommits) -> None:
         self._state = state
         self._groups = groups
         self._commits = commits
         self._due_ms = -1  # Steady time of the next look; -1: the broker was opened just now.
 
     def look(self) -> Steps[None]:
-        """Renew and forget, if an hour has passed."""
+        """Renew offsets that are in use and delete expired ones, once an hour."""
         now_ms = self._state.clock.steady_ms()
         if 0 <= self._due_ms <= now_ms:
             for topic in list(self._state.topics.values()):
@@ -61,7 +61,7 @@ class Expiry:
     def _look_at(self, group: Group) -> Steps[None]:
         commits = _kafka_commits(group)
         try:
-            if group.name in self._state.member_groups:
+            if group.name in self._state.kafka_groups:
                 self._renew(group, commits)
             elif commits and not group.consumers:
                 yield from self._forget(group, commits)

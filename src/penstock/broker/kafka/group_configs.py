@@ -55,15 +55,15 @@ class GroupConfigs:
             self._state.problems.report("groups.json", "file_damaged", message)
 
     def load(self, data: bytes) -> None:
-        """The settings as they were stored, perhaps by another node."""
+        """Load the settings that are stored, perhaps by another node."""
         self._state.group_configs = decode_checked(data, GroupConfigBook).groups
 
     def said(self, name: str) -> GroupConfig:
-        """What was said about a group."""
+        """The settings that operators have made for a group."""
         return self._state.group_configs.get(name, NOTHING)
 
     def counting(self, name: str) -> GroupRules:
-        """What counts for a group."""
+        """The settings in effect for a group."""
         counts = with_usual(self.said(name), self._state.config.group)
         settings = [topic.groups[name].settings for topic in self._queued(name)]
         if not settings:
@@ -81,14 +81,15 @@ class GroupConfigs:
         return SHARE_LOCKS if said is None else said
 
     def names(self) -> list[str]:
-        """The groups about which something was said."""
+        """The groups that have settings of their own."""
         return sorted(self._state.group_configs)
 
     def alter(self, name: str, said: GroupConfig) -> Steps[None]:
-        """From now on this is said, and nothing else."""
+        """Replace the settings of a group."""
         check_group_id(name)
         with Turn(self._state, [self._changes]) as turn:
             yield from turn.wait()
+            self._refresh()
             before = self.said(name)
             others = {one: config for one, config in self._state.group_configs.items() if one != name}
             if len(others) >= GROUPS_MAX:
@@ -99,7 +100,7 @@ class GroupConfigs:
             yield from self._groups.ensure(topic, name, options)
 
     def _options(self, before: GroupConfig, said: GroupConfig) -> GroupOptions:
-        """What changes for the queue groups that are there."""
+        """The options of existing queue groups that change."""
         counts = with_usual(said, self._state.config.group)
         options: GroupOptions = {}
         if said.share_lock_ms != before.share_lock_ms:
@@ -122,6 +123,14 @@ class GroupConfigs:
             raise self._error
         yield from self._state.registry.write(GROUPS, encode_checked(GroupConfigBook(groups=groups)))
         self._state.group_configs = groups  # Only now: what is not stored did not happen.
+        self._refresh()  # A later change of another node may have come meanwhile.
+
+    def _refresh(self) -> None:
+        """In a cluster, load what the metadata have: a change may not have been carried out here yet."""
+        if self._state.registry.group_epoch(""):
+            data = self._state.registry.read(GROUPS)
+            if data is not None:
+                self.load(data)
 
 
 def _strictest(levels: list[Isolation]) -> Isolation:

@@ -39,7 +39,7 @@ class Storage:
             self._identity = self._state.files.identity(self._state.directory)
 
     def check(self) -> None:
-        """Look at the directory, and whether there is room if there was none."""
+        """Check that the directory exists, and whether a full disk has room again."""
         if self._state.in_memory or self._state.closed:
             return
         self._check_directory()
@@ -99,7 +99,7 @@ class Storage:
                 files.remove(path)
 
     def retry_later(self, error: PenstockError) -> None:
-        """Recurring work failed and will be tried again: say so, but not each time."""
+        """Log that recurring work has failed and is retried, but not each time."""
         if self._state.problems.trouble(error):
             return
         sentence, now_ms = str(error), self._state.clock.steady_ms()

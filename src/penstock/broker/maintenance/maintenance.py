@@ -20,7 +20,7 @@ from penstock.broker.storage.replay import snapshot_state
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import NotCached, OffsetOutOfRange, PenstockError
 from penstock.log.log import Log
-from penstock.log.maintenance.compaction import compact_steps
+from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.retention import retention_cut
 from penstock.wire.records import APPEND_TIME
 from penstock.wire.staged import STAGING
@@ -40,7 +40,7 @@ class Maintenance:
         self._fetch_until_ms = 0  # So long upkeep may wait for segments.
 
     def flush(self) -> Steps[None]:
-        """Write what was only noted; sync logs that promise to be flushed every second."""
+        """Write buffered journal events, and sync logs that are flushed every second."""
         for topic in list(self._state.topics.values()):
             for partition in topic.partitions:
                 if topic.deleted:
@@ -119,7 +119,7 @@ class Maintenance:
             self._trim_journal(partition)
 
     def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
-        """Delete what lies below an offset, whatever retention says; None is all there is."""
+        """Delete records below an offset, regardless of retention; None: all records."""
         log = partition.log
         wanted = log.safe if offset is None else offset
         if not 0 <= wanted <= log.safe:
@@ -140,7 +140,7 @@ class Maintenance:
                 skip_deleted(partition, cursor, now_ms)
 
     def _free_consumers(self, partition: Partition, cursor: GroupCursor) -> None:
-        """What consumers hold of deleted messages does not count against them any more."""
+        """Deleted messages no longer count against the limits of consumers."""
         group = partition.topic.groups.get(cursor.group)  # None: it is being created.
         consumers = {} if group is None else group.consumers
         start = partition.log.start
@@ -150,7 +150,7 @@ class Maintenance:
                 consumers[lease.consumer].in_flight -= held
 
     def _trim_journal(self, partition: Partition) -> None:
-        """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
+        """Delete the part of the journal that a snapshot covers."""
         journal = partition.journal
         if journal is not None:
             with suppress(NotCached):  # It is trimmed the next time that something is deleted.
@@ -158,7 +158,7 @@ class Maintenance:
                 journal.log.delete_before(min(offset, journal.snapshot_end))
 
     def _first_ms(self, partition: Partition) -> int:
-        """The time of the first batch, whether or not anybody sees it; now, if there is none."""
+        """The time of the first batch, visible or not; now, if there is none."""
         first = next(partition.log.headers(partition.log.start), None)
         if first is None:
             return self._state.clock.wall_ms()
@@ -168,7 +168,7 @@ class Maintenance:
         """Keep the last value of each key, once no group waits for all that was put back for it."""
         aging_ms = self._state.aging_ms()
         if topic.settings.compact and held_from(partition, aging_ms) == partition.log.end:
-            for missing in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
+            for missing in compact(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
                 if missing is not None and self._state.clock.steady_ms() >= self._fetch_until_ms:
                     return
                 yield GiveWay() if missing is None else Arrival(missing, self._fetch_until_ms)
@@ -182,7 +182,7 @@ class Maintenance:
             return  # What it has begun is known by the numbers that are there.
         partition.producers.expire(self._state.aging_ms())
         if partition.schedule is not None:
-            for log in partition.schedule.maintain_steps(self._state.clock.wall_ms()):
+            for log in partition.schedule.maintain(self._state.clock.wall_ms()):
                 yield GiveWay() if log is None else Durable(log)
 
     def maybe_snapshot(self, partition: Partition) -> Steps[bool]:
@@ -199,7 +199,7 @@ class Maintenance:
         return False
 
     def close_journal(self, partition: Partition) -> None:
-        """Before the end: write what was noted, and a snapshot if the next open would have much to replay.
+        """Write buffered events, and a snapshot if the next start would have much to replay.
 
         It costs two syncs, and thousands of partitions that did little must not keep a server from ending.
         """
@@ -211,7 +211,7 @@ class Maintenance:
                 self.snapshot(partition)
 
     def snapshot(self, partition: Partition) -> bool:
-        """Write the partition's delivery state down whole, unless it is; False if something is on its way."""
+        """Write a snapshot of the delivery state unless it is current; False if a decision is in progress."""
         steps = self._snapshot(partition)
         try:
             next(steps)
@@ -242,21 +242,21 @@ class Maintenance:
             yield from _secured(journal.log)
         if taken.end >= journal.snapshot_end:  # Else another one was quicker.
             journal.install(taken)
-        for place, sequence in targets.items():
-            if partition.outbox_sequences.get(place) == sequence:  # Else there is more by now.
-                partition.outbox_targets.discard(place)
+        for outbox, sequence in targets.items():
+            if partition.outbox_sequences.get(outbox) == sequence:  # Else there is more by now.
+                partition.outbox_targets.discard(outbox)
         return True
 
 
 def _secured(log: Log) -> Steps[None]:
-    """Until everything is durable: by a sync here and now, or in a cluster by the next commit round."""
+    """Wait until everything is durable: by a sync now, or in a cluster by the next commit round."""
     log.sync()
     if log.durable < log.written:
         yield Durable(log)
 
 
 def archived(partition: Partition) -> int:
-    """Everything below is in the lake; nothing is while nobody archives."""
+    """The offset below which everything is in the lake; the start of the log if there is no archive."""
     cursor = partition.groups.get(ARCHIVE_GROUP)
     if cursor is None or cursor.settings.kind != "stream":
         return partition.log.start

@@ -2,7 +2,8 @@
 
     begin     from which offset on; pauses retention on this partition
     add       record batches with their old offsets, rising, in any number of calls
-    finish    the segments move into the log, the group is moved to their start, and a hold is set
+    finish    the segments move into the log, the group is moved to their start, and a hold is set; in a
+              cluster the group is moved when the store has the segments
 
 Restored messages are visible to everybody: they are read, traced and delivered like
 anything else in the log.  Other groups keep their positions.
@@ -62,7 +63,7 @@ class Restoring:
         self._publishing = publishing
 
     def begin(self, name: str, number: int, start: int) -> Restore:
-        """Be ready for the messages from ``start`` up to where the log begins; what was begun is dropped."""
+        """Prepare to restore messages from ``start`` to the start of the log; drop an earlier attempt."""
         partition = self._state.topic(name).partition(number)
         log = partition.log
         whole_number("start", start, 0, OFFSET_MAX)
@@ -81,7 +82,7 @@ class Restoring:
         return Restore(restore=made.number, start=made.start, end=made.end)
 
     def add(self, name: str, number: int, restore: int, batches: bytes) -> Steps[int]:
-        """Take record batches; answers with the offset after the last when they are on disk."""
+        """Write record batches; returns the offset after the last when they are on disk."""
         partition = self._state.topic(name).partition(number)
         restoration = self._current(partition, restore)
         if type(batches) is not bytes:
@@ -113,9 +114,12 @@ class Restoring:
         try:
             for _ in restoration.install():
                 yield GiveWay()
+            yield from self._state.registry.store_segments(name, number, restoration.end)
         finally:
             _drop(partition)
         self._state.check_alive(topic)
+        if topic.partition(number) is not partition:  # It was away meanwhile.
+            raise _lost(partition.log.start)
         partition.holes = [*restoration.holes, *partition.holes]
         self._remember_ids(partition, restoration)
         until_ms = self._state.clock.wall_ms() + hold_ms
@@ -126,13 +130,11 @@ class Restoring:
         yield from journal_durable(partition)
 
     def _current(self, partition: Partition, number: int) -> Restoration:
-        """The restoration of that number, if it is still the one."""
+        """The restoration of that number, if it is the current one."""
         restoration = partition.restoration
         self._state.check_alive(partition.topic)
         if restoration is None or restoration.number != number or restoration.installing:
-            start = partition.log.start
-            why = "it took too long, is done, or somebody else has begun it anew; begin again"
-            raise RestoreRefused(start=start, end=start, why=why)
+            raise _lost(partition.log.start)
         restoration.used_ms = self._state.clock.steady_ms()
         return restoration
 
@@ -151,6 +153,11 @@ class Restoring:
             partition.snapshot_end = -1  # It does not say so, although the log ends where it did.
         if restoration.dedup_last >= 0 and restoration.staged.last_timestamp > since_ms:
             load_dedup_ids(self._state, partition)
+
+
+def _lost(start: int) -> RestoreRefused:
+    why = "it took too long, is done, or was replaced by a newer one; begin again"
+    return RestoreRefused(start=start, end=start, why=why)
 
 
 def _why_not(partition: Partition) -> str:
@@ -174,10 +181,10 @@ def held_from(partition: Partition, wall_ms: int) -> int:
 
 
 def forget_idle(partition: Partition, now_ms: int) -> None:
-    """Give up a restoration that nobody goes on with."""
+    """Discard a restoration that has not been continued for a while."""
     restoration = partition.restoration
     if restoration is not None and not restoration.installing and now_ms - restoration.used_ms >= IDLE_MS:
-        logger.warning("restoring %s was given up: nobody goes on with it", partition.directory)
+        logger.warning("restoring %s was given up: it was not continued", partition.directory)
         _drop(partition)
 
 

@@ -101,7 +101,7 @@ def _first(log: Log, offset: int | None, from_time: Instant | None) -> int:
 
 
 def _some(log: Log, start: int, end: int, limit: int, bytes_max: int) -> tuple[list[Record], bool]:
-    """The first records of a range, across the gaps that compaction leaves; False: the bytes did not do."""
+    """The first records of a range, across gaps of compaction; False if ``bytes_max`` was too small."""
     records: list[Record] = []
     bytes_left = bytes_max
     while start < end and len(records) < limit:

@@ -44,7 +44,7 @@ IF_OPEN_SETTLED: Final = bytes(SETTLED if number < ACKED else number for number 
 
 
 class Deliveries:
-    """Tells what became of messages."""
+    """Finds the delivery states of messages."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -52,7 +52,7 @@ class Deliveries:
     def states(
         self, name: str, group_name: str, number: int, start: int, end: int
     ) -> Steps[list[DeliveryState]]:
-        """Of the offsets from ``start`` up to ``end`` that the log keeps, in ranges."""
+        """The delivery states of the offsets ``[start, end)`` that are in the log, as ranges."""
         topic = self._state.readable(name, number)
         group = topic.group(group_name)
         partition = topic.partition(number)
@@ -72,7 +72,7 @@ class Deliveries:
         return (yield from states.ranges())
 
     def _tell(self, partition: Partition, cursor: GroupCursor, states: "RangeStates") -> Steps[None]:
-        """Add what the journal says of these offsets."""
+        """Add what the journal has about these offsets."""
         journal = partition.journal
         assert journal is not None, "there is a group"
         journal.flush()
@@ -97,7 +97,7 @@ class RangeStates:
         self.attempts = array("H", bytes(2 * (end - start)))
 
     def tell(self, event: events.AnyEvent) -> None:
-        """A decision about some of these offsets, perhaps."""
+        """Apply a decision that may be about some of these offsets."""
         match event:
             case events.Leased():
                 self._put(event.start, event.end, IN_FLIGHT, event.attempt)
@@ -117,7 +117,7 @@ class RangeStates:
                 pass  # Of groups and leases as such; stream groups do without.
 
     def check(self, cursor: GroupCursor) -> None:
-        """The engine has the last word."""
+        """Correct the states by those of the engine."""
         engine = cursor.engine
         for start, end in engine.done.runs(self.start, self.end):
             self._change(start, end, IF_OPEN_SETTLED)
@@ -125,14 +125,14 @@ class RangeStates:
             self._put(start, end, WAITING)
         for start, end, _ in engine.waiting_ranges():
             self._put(start, end, RETRYING)
-        for start, end, _ in engine.exhausted:
+        for start, end, *_ in (*engine.prepared_ranges(), *engine.exhausted):
             self._put(start, end, RETRYING)
         for lease in engine.leases.values():
             for start, end in lease.unsettled():
                 self._put(start, end, IN_FLIGHT, lease.attempt)
 
     def ranges(self) -> Steps[list[DeliveryState]]:
-        """What is alike and next to each other, as one."""
+        """The states as ranges; equal neighbours are one range."""
         found: list[DeliveryState] = []
         states, attempts = self.states, self.attempts
         begin, state, count = 0, states[0], attempts[0]
@@ -158,7 +158,7 @@ class RangeStates:
                 self.attempts[begin:stop] = array("H", (attempts,)) * (stop - begin)
 
     def _take_back(self, start: int, end: int) -> None:
-        """The lease in which they were found expired was no delivery."""
+        """A lease in which the messages were found expired was not a delivery."""
         for at in range(max(start, self.start) - self.start, min(end, self.end) - self.start):
             self.attempts[at] -= 1 if self.attempts[at] else 0
 
@@ -169,7 +169,7 @@ class RangeStates:
 
 
 def _of_stream(group: Group, cursor: GroupCursor, start: int, end: int) -> list[DeliveryState]:
-    """Committed, read and not committed, not read."""
+    """The ranges of a stream group: committed, read but not committed, not read."""
     number = cursor.partition.number
     read = max((each.positions.get(number, 0) for each in group.consumers.values()), default=0)
     found = []

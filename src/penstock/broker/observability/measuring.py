@@ -37,7 +37,7 @@ from penstock.model.histogram import Histogram
 
 
 class Distribution(NamedTuple):
-    """A histogram as it was: how many values were up to each bound, the last of which is infinite."""
+    """A histogram at one time: the number of values up to each bound, the last of which is infinite."""
 
     buckets: list[tuple[float, int]]
     sum: float
@@ -70,7 +70,7 @@ class Measuring:
         return self._last
 
     def collect(self, connections: int, tasks: int) -> Steps[list[Family]]:
-        """All of them, as they are now; those of the process are left to prometheus-client."""
+        """Read all metrics now, without those of the process, which prometheus-client adds."""
         facts = self._state.node_facts
         found = _Findings({OF_PROCESS} if facts is not None else {OF_PROCESS, OF_NODE})
         topics = [topic for topic in self._state.topics.values() if not topic.name.startswith("__")]

@@ -88,6 +88,7 @@ class NodeFacts(NamedTuple):
     wal_entries: int
     takeovers: Labelled
     takeover_seconds: float
+    peer_requests: Labelled
 
 
 def _logs_failed(facts: BrokerFacts) -> int:
@@ -383,6 +384,12 @@ OF_NODE: Final = Section(
             "penstock_cluster_takeover_seconds",
             "Duration of the last takeover, from its metadata entry until all its partitions were open.",
             lambda of: of.takeover_seconds,
+        ),
+        counter(
+            "penstock_cluster_peer_requests_total",
+            "Requests that this node has sent to other nodes: forwarded ones of clients, and its own.",
+            lambda of: of.peer_requests,
+            ("operation",),
         ),
     ),
 )

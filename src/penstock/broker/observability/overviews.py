@@ -82,7 +82,7 @@ class Overviews:
         )
 
     def _dead_letters(self, topic: Topic) -> int:
-        """What lies in its dead-letter topic, and did not go back."""
+        """The dead letters of a topic that were not redriven."""
         name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
         target = self._state.topics.get(name)
         count = 0

@@ -33,7 +33,7 @@ class Found:
         self.cursor = cursor
         self.offset = offset
         self.attempts = attempts
-        self.consumer = consumer  # None: nobody has it.
+        self.consumer = consumer  # None: no consumer has it.
         self.due_ms = due_ms  # Steady time; -1 if it has no term.
 
 
@@ -42,8 +42,8 @@ class Progress:
         self._state = state
 
     def describe(self, name: str, group_name: str) -> GroupInfo:
-        """How far the group is, and how it is getting on."""
-        topic = self._state.topic(name)
+        """Describe the progress of the group, with its verdict."""
+        topic = self._state.readable(name)
         group = topic.group(group_name)
         cursors = [partition.groups[group_name] for partition in topic.partitions]
         lags = [_partition_lag(cursor) for cursor in cursors]
@@ -92,20 +92,20 @@ class Progress:
 
     def _kafka(self, group: Group) -> list[str]:
         """The members of the Kafka group of that name that read the topic."""
-        found = self._state.member_groups.get(group.name)
+        found = self._state.kafka_groups.get(group.name)
         if found is None or group.settings.kind != "stream":
             return []
         return readers(found).get(group.topic.name, [])
 
     def _has_reader(self, group: Group) -> bool:
-        """Whether somebody from outside has committed for this group of late, as a member would."""
+        """Whether a client that is not a member has recently committed for this group."""
         silent_ms = self._state.clock.steady_ms() - group.reader_ms
         return group.reader_ms >= 0 and silent_ms < group.settings.session_timeout_ms
 
     def _age_seconds(self, cursor: GroupCursor, offset: int) -> float:
         """How long ago the first record at or after ``offset`` was published.
 
-        Of a segment that is only in the store of a cluster it is the newest record, so that nobody waits.
+        Of a segment that is only in the store of a cluster it is the newest record, to avoid a fetch.
         """
         start = max(offset, cursor.partition.log.start)
         evicted_ms = cursor.partition.log.evicted_ms(start)
@@ -139,7 +139,7 @@ class Progress:
         return topic.meter.per_second(now_ms, counts, self._state.opened_ms)[0]
 
     def _quiet_ms(self, group: Group) -> int:
-        """How long somebody is there to ack, and nobody has."""
+        """How long the group has had consumers without any ack."""
         now_ms = self._state.clock.steady_ms()
         joined_ms = min((consumer.joined_ms for consumer in group.consumers.values()), default=now_ms)
         return now_ms - max(group.meter.changed_ms(now_ms, group.counts(), 1), joined_ms)
@@ -194,7 +194,7 @@ def _in_hand(group: Group, cursor: GroupCursor) -> int:
 
 
 def _read_upto(group: Group, cursor: GroupCursor) -> tuple[int, str]:
-    """Stream groups: how far the partition was read, and by whom; -1 if by nobody."""
+    """Stream groups: how far the partition was read, and by which consumer; -1 if by none."""
     number = cursor.partition.number
     for consumer in group.consumers.values():
         if number in consumer.positions:
@@ -210,7 +210,7 @@ def _find_read(group: Group, cursor: GroupCursor) -> Found | None:
 
 
 def _find_leased(group: Group, cursor: GroupCursor) -> Found | None:
-    """Queue groups: the lowest offset that is in hand, waits for its next attempt, or for its burial."""
+    """Queue groups: the lowest offset that is leased, or waits for a retry or to be dead-lettered."""
     engine = cursor.engine
     found: Found | None = None
     for lease in engine.leases.values():

@@ -57,7 +57,7 @@ class Facts:
     def lanes(self, name: str) -> dict[str, int]:
         """Stored messages of a topic by lane, the most urgent first; empty lanes but normal are left out."""
         counts = dict.fromkeys(sorted(LANE_NAMES, reverse=True), 0)
-        for partition in self._state.topic(name).partitions:
+        for partition in self._state.readable(name).partitions:
             log = partition.log
             counts[NORMAL] += log.high - log.start
             for start, end, lane in log.lanes.ranges(log.start, log.high):
@@ -75,7 +75,7 @@ class Facts:
 
 
 def lake_of(named: str, directory: str) -> str:
-    """Where the lake is: as it was named, or beside the topics."""
+    """The location of the lake: as configured, or beside the topics."""
     if "://" in named or (not named and directory == MEMORY):
         return named
     return str(Path(named or f"{directory}/lake").absolute())

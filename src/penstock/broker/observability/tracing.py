@@ -1,6 +1,7 @@
 """The history of one message, from the log and the journal.
 
     published           the record itself: when, how large, which lane; its schedule entry if it was delayed
+    replicated          in a cluster: it is in the store, committed in the epoch that its batch has
     delivered, ...      every journal event whose range holds the offset, for every group
     retained until      when retention may delete it
 
@@ -18,10 +19,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.publish.publishing import schedule_id
-from penstock.broker.publish.schedules import is_number, schedule_place, scheduled_number
+from penstock.broker.publish.schedules import is_number, parse_schedule_id, scheduled_number
 from penstock.broker.queue.dead_letters import REDRIVE
 from penstock.broker.state import Partition, State
+from penstock.broker.topic.delayed import schedule_id
 from penstock.delivery import events
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.model.message import StoredMessage
@@ -37,7 +38,7 @@ CLOCK_STEP_MS: Final = 60_000  # The wall clock may be set between a publish and
 
 
 class Tracing:
-    """Answers where a message was."""
+    """Builds the trace of a message."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -45,7 +46,7 @@ class Tracing:
     def trace(self, name: str, number: int | None, offset: int | None) -> Trace:
         """The timeline of a message, named by topic, partition and offset, by its id or its schedule id."""
         if number is None or offset is None:
-            entry = schedule_place(name)
+            entry = parse_schedule_id(name)
             if entry is not None:
                 return self._scheduled(*entry)
             name, number, offset = parse_id(name)
@@ -74,7 +75,7 @@ class Tracing:
         )
 
     def _scheduled(self, name: str, number: int, entry: int) -> Trace:
-        """The timeline of a schedule entry; of one that became a message, and no more will, the message's."""
+        """The timeline of a schedule entry; once it has become its last message, that of the message."""
         partition = self._state.readable(name, number).partition(number)
         known = partition.schedule.known(entry) if partition.schedule is not None else None
         if partition.schedule is None or known is None:
@@ -107,6 +108,10 @@ class Tracing:
         if SOURCE[0] in message.headers:
             facts.append("dead letter of " + ":".join(message.headers.get(part, "?") for part in SOURCE))
         yield TraceEvent(time_ms=message.timestamp, event="published", detail=", ".join(facts))
+        header = next(partition.log.headers(message.offset), None)
+        if header is not None and header.leader_epoch > 0 and message.offset < partition.log.high:
+            detail = f"in the store, committed in epoch {header.leader_epoch}"
+            yield TraceEvent(time_ms=message.timestamp, event="replicated", detail=detail)
 
     def _history(self, partition: Partition, offset: int, since_ms: int) -> list[TraceEvent]:
         journal = partition.journal
@@ -137,7 +142,7 @@ class Tracing:
 
 
 def _unseen(event: events.AnyEvent) -> bool:
-    """Whether the event ends a lease whose message the consumer was never handed."""
+    """Whether the event ends a lease whose message the consumer never received."""
     match event:
         case events.Settled():
             return event.lease >= 0 and event.how in (events.EXPIRED, events.SKIPPED)
@@ -148,7 +153,7 @@ def _unseen(event: events.AnyEvent) -> bool:
 
 
 def _take_back_delivery(timeline: list[TraceEvent], group: str) -> None:
-    """The group's last delivery was none."""
+    """Remove the group's last delivery, which did not take place."""
     for at in range(len(timeline) - 1, -1, -1):
         if timeline[at].group == group:
             if timeline[at].event in DELIVERED:
@@ -173,7 +178,7 @@ def _utc(time_ms: int) -> str:
 
 
 def check_offset(offset: int) -> None:
-    """Refuse what is no number; whether there is such an offset is for the log to say."""
+    """Refuse values that are not whole numbers; the log checks whether there is such an offset."""
     if not isinstance(offset, int) or isinstance(offset, bool):
         raise InvalidValue(name="offset", value=offset, why="it is a whole number")
 
@@ -183,8 +188,8 @@ def parse_id(identity: str) -> tuple[str, int, int]:
     parts = identity.split(":") if isinstance(identity, str) else []
     if len(parts) != 3 or not is_number(parts[1]) or not is_number(parts[2]):
         why = (
-            "name it as topic, partition, offset, or by id 'orders:0:7', schedule id 'orders:0:s5' "
-            "or the UUID of a message in a known topic"
+            "name it as topic, partition, offset, or by id 'orders:0:7', schedule id 'orders:0:s5', "
+            "'orders-0@7' of a Kafka client, or the UUID of a message of SQS or KQueue in a known topic"
         )
         raise InvalidValue(name="message", value=identity, why=why)
     return parts[0], int(parts[1]), int(parts[2])
@@ -201,7 +206,7 @@ class _EventTracer:
         self._heard: set[int] = set()  # Groups that had to do with the offset.
 
     def trace_event(self, event: events.AnyEvent) -> TraceEvent | None:
-        """What the event means for the offset; None if nothing."""
+        """The trace event for the offset; None if the journal event is not about it."""
         traced = self._traced(event)
         if traced is not None:
             self._heard.add(event.group)
@@ -224,7 +229,7 @@ class _EventTracer:
                 return None
 
     def _sought(self, event: events.Sought) -> TraceEvent | None:
-        """A move that passes the offset settles it; one to before it means that it comes (again)."""
+        """A seek beyond the offset settles it; one to or before it makes it deliverable again."""
         self._before.pop(event.group, None)
         self._committed.discard(event.group)
         moved = f"to offset {event.offset}"

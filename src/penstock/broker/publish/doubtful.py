@@ -1,9 +1,9 @@
 """Refusals of sequence numbers in a cluster: only the owner of a partition may refuse them.
 
-A former owner that does not know that it was replaced lacks what its successor took, and may have what
-nobody has: a producer uses the numbers of a batch again that was definitely not written.  So before a
-producer is told that its numbers are wrong, the node asks the store whether it is still the owner
-(``OwnerLease.verify``).
+A former owner that does not know that it was replaced lacks the batches that its successor accepted, and
+may have batches that were never acknowledged: a producer reuses the numbers of a batch that was
+definitely not written.  So before it refuses a producer's numbers, the node asks the store whether it is
+still the owner (``OwnerLease.verify``).
 
 Cost: nothing on a single node; in a cluster, one look at each answer, and a request to the store per refusal.
 """

@@ -7,9 +7,10 @@
 Nothing here writes or waits; ``publishing.py`` does.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.broker.publish.header_options import messages_with_options
+from penstock.broker.publish.repeats import is_repeat_of
 from penstock.broker.state import Partition, Topic
 from penstock.errors import (
     CorruptionError,
@@ -22,15 +23,30 @@ from penstock.errors import (
     SequenceReused,
 )
 from penstock.log.transactions import IN_TRANSACTION
-from penstock.wire.records import CONTROL, TRANSACTIONAL, Header, check_batch, decode_batch, read_header
-from penstock.wire.repeats import is_repeat_of
+from penstock.schemas.values import ValueMismatch
+from penstock.wire.records import (
+    CONTROL,
+    TRANSACTIONAL,
+    Header,
+    Record,
+    check_batch,
+    decode_batch,
+    read_header,
+)
 from penstock.wire.validation import EVERYTHING, INLINE_BYTES, Limits, check_records
+
+
+class Invalid(NamedTuple):
+    """A message with an invalid value: its record, and what is wrong with it."""
+
+    record: Record
+    finding: ValueMismatch
 
 
 class Look:
     """A batch from outside, and what a look at it has shown."""
 
-    __slots__ = ("data", "header", "is_large", "number", "refusal")
+    __slots__ = ("data", "header", "invalid", "is_large", "kept", "number", "refusal")
 
     def __init__(self, topic: Topic, number: Any, data: Any) -> None:
         self.number = number  # Of the partition.
@@ -38,20 +54,15 @@ class Look:
         self.header: Header | None = None
         self.is_large = False  # Its records were not looked at yet: that takes a thread.
         self.refusal: PenstockError | None = None
+        # Typed topics: the records whose values are invalid, and the batch without these.
+        self.invalid: list[Invalid] = []
+        self.kept = b""
         try:
             topic.partition(number)
             self.header = checked(topic, data)
             self.is_large = not check_small(topic, data, self.header, limits_of(topic))
         except PenstockError as refusal:
             self.refusal = refusal
-
-
-def any_large(looks: list[Look]) -> bool:
-    """Whether there is one whose records were not looked at yet."""
-    for look in looks:  # noqa: SIM110 - compiled, it is quicker than any() over a generator.
-        if look.is_large:
-            return True
-    return False
 
 
 def check_small(topic: Topic, data: bytes, header: Header, limits: Limits) -> bool:
@@ -112,8 +123,11 @@ def _difference(partition: Partition, first: int, data: bytes) -> str:
     """Why the batch at ``first`` is not what was sent again; empty if it is."""
     try:
         stored, _ = partition.log.fetch_all(first, len(data), partition.log.end)
-        if read_header(stored).base_offset != first:  # It is damaged, and passed over.
+        header = read_header(stored)
+        if header.base_offset != first:  # It is damaged, and passed over.
             return "the batch that had it is gone"
+        if header.count == 0 and partition.topic.settings.validation == "dead-letter":
+            return ""  # All its values were invalid.
         return "" if is_repeat_of(stored, data) else "the batch that had it has other records"
     except (OffsetOutOfRange, CorruptionError, InvalidBatch):
         return "the batch that had it is gone"

@@ -16,13 +16,14 @@ parts are; and the parts have dedup ids, so parts that survived a crash are not 
 
 A batch encoded by a client is appended unchanged after all its records are validated
 (``wire/validation.py``): small batches at once, large ones in a thread while other operations run.  Later
-batches for the same partition wait for it and keep their order (``append_order.py``).
+batches for the same partition wait for it and keep their order (``append_order.py``).  Of typed topics the
+values are validated as well (``values.py``), and invalid ones may become dead letters (``invalid.py``).
 
 System headers, which the broker adds to the caller's own:
 ``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from penstock.broker.health.rates import SAMPLE_MS
@@ -30,8 +31,8 @@ from penstock.broker.publish.append_order import append_queues, forget_empty
 from penstock.broker.publish.doubtful import is_doubtful, verified
 from penstock.broker.publish.header_options import MessageWithHeaders, messages_with_options, part_id
 from penstock.broker.publish.incoming import (
+    Invalid,
     Look,
-    any_large,
     check_bytes,
     check_repeat,
     check_small,
@@ -39,28 +40,29 @@ from penstock.broker.publish.incoming import (
     limits_of,
     look_closely,
 )
+from penstock.broker.publish.invalid import InvalidMessages
+from penstock.broker.publish.preparing import any_partition, prepare, prepare_all
+from penstock.broker.publish.values import Values
 from penstock.broker.state import Partition, State, Topic
-from penstock.broker.steps import Arrival, Durable, GiveWay, Steps, Written, aside
+from penstock.broker.steps import Durable, GiveWay, Steps, Written, aside
 from penstock.broker.storage.producer_snapshot import save_producer_snapshot
-from penstock.broker.storage.recovery import open_schedule
-from penstock.broker.topic.depth import topic_depth
+from penstock.broker.topic.delayed import accept_delayed, schedule_id
 from penstock.broker.topic.missing import MissingTopics
+from penstock.broker.topic.waiting import durable_waits, until_durable, wait_for_room, wait_for_room_for_all
 from penstock.broker.turns import Turn
 from penstock.delivery import dedup
 from penstock.errors import (
     InvalidValue,
-    KeyMissing,
     MetadataStale,
     PenstockError,
-    QueueFull,
+    ProducerUnknown,
+    SchemaMismatch,
 )
 from penstock.groups.transactions import check_write
-from penstock.log.log import Log
 from penstock.model.message import Message, Receipt, bare_values, receipts_from
-from penstock.model.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, due_ms, placed
-from penstock.schedule.schedule import Schedule
-from penstock.types import ttl_ms
-from penstock.wire.headers import DEDUP_ID, EXPIRES_AT
+from penstock.model.placing import CODECS, Placed, check_size
+from penstock.schemas.values import ValueMismatch
+from penstock.wire.headers import DEDUP_ID
 from penstock.wire.records import (
     APPEND_TIME,
     DEDUP,
@@ -71,6 +73,7 @@ from penstock.wire.records import (
     TRANSACTIONAL,
     BatchBuilder,
     Header,
+    Record,
     check_batch,
     decode_batch,
     encode_values,
@@ -78,16 +81,19 @@ from penstock.wire.records import (
     seal_batch,
     stamp_batch,
 )
+from penstock.wire.rewriting import empty_batches
 from penstock.wire.validation import Limits
 
-# What a batch says about headers that only the broker adds: nobody else may say it.
+# Attributes for headers that only the broker adds: cleared in batches from clients.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
+# Runs before batches are written, while later ones for the same partitions wait; it may refuse some.
+After = Callable[[list[Look]], Steps[None]]
 APPENDED_SLICE: Final = 50  # Batches that are appended before others have a turn; each may begin a file.
 
 
 class Appended(Receipt):
-    """What clients of another protocol are told of a batch."""
+    """What clients of another protocol learn about a batch."""
 
     def __init__(self, receipt: Receipt, log_start: int, append_ms: int) -> None:
         super().__init__(
@@ -103,9 +109,13 @@ class Appended(Receipt):
 
 
 class Publishing:
-    def __init__(self, state: State, missing: MissingTopics) -> None:
+    def __init__(
+        self, state: State, missing: MissingTopics, values: Values, invalid: InvalidMessages
+    ) -> None:
         self._state = state
         self._missing = missing
+        self._values = values
+        self._invalid = invalid
 
     def publish(self, name: Any, message: Message) -> Steps[Receipt]:
         """Take one message; the receipt comes when it is as durable as the topic promises."""
@@ -113,19 +123,24 @@ class Publishing:
         if topic is None:
             topic = yield from self._missing.create(name, message.partition)
         if topic.settings.depth_max is not None:
-            yield from self.wait_for_room(topic, 1)
+            yield from wait_for_room(self._state, topic, 1, message.partition)
         now_ms = self._state.clock.wall_ms()
-        prepared = self.prepare(topic, message, now_ms)
+        prepared = prepare(topic, message, now_ms)
+        if topic.settings.validation != "off":
+            invalid = yield from self._bury_invalid(topic, [prepared])
+            if invalid:
+                yield from until_durable(topic, invalid[0])
+                return invalid[0]
         if prepared.dedup_id is not None:
             duplicate = self._duplicate(topic, prepared.dedup_id, now_ms)
             if duplicate is not None:
-                yield from self._until_durable(topic, duplicate)
+                yield from until_durable(topic, duplicate)
                 return duplicate
         if prepared.due_ms >= 0:
-            receipt = self._schedule(topic, prepared, now_ms)
+            receipt = accept_delayed(self._state, topic, prepared, now_ms)
         else:
             receipt = self._append_one(topic, prepared, now_ms)
-        yield from self._until_durable(topic, receipt)
+        yield from until_durable(topic, receipt)
         return receipt
 
     def publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
@@ -135,27 +150,28 @@ class Publishing:
             topic = yield from self._missing.create(name)
         batch = list(messages)
         if topic.settings.depth_max is not None:
-            yield from self.wait_for_room(topic, len(batch))
+            yield from wait_for_room_for_all(self._state, topic, batch)
         now_ms = self._state.clock.wall_ms()
-        anywhere = self._any_partition(topic)
         values = bare_values(batch, topic.settings.message_bytes_max)
-        if values and not topic.settings.compact:
-            partition = topic.partitions[anywhere]
+        if values and not topic.settings.compact and topic.settings.validation == "off":
+            partition = topic.partitions[any_partition(topic)]
             receipts = self._append_values(topic, partition, values, now_ms)
-            yield from _durable(partition)
+            yield from durable_waits(partition)
             return receipts
-        prepared = [
-            self._prepare(
-                topic, message if isinstance(message, Message) else Message(message), now_ms, anywhere
-            )
-            for message in batch
-        ]
+        prepared = prepare_all(topic, batch, now_ms)
+        invalid: dict[int, Receipt] = {}
+        if topic.settings.validation != "off":
+            invalid = yield from self._bury_invalid(topic, prepared)
         # Looked up before anything is written or waited for: one may be closed meanwhile, or not be here.
         partitions = [topic.partitions[number] for number in {item.partition: None for item in prepared}]
-        receipts = self._write(topic, prepared, now_ms)
+        valid = [item for index, item in enumerate(prepared) if index not in invalid] if invalid else prepared
+        receipts = self._write(topic, valid, now_ms)
         if topic.settings.durability == "fsync":
             for partition in partitions:
-                yield from _durable(partition)
+                yield from durable_waits(partition)
+        if invalid:
+            rest = iter(receipts)
+            receipts = [invalid.get(index) or next(rest) for index in range(len(prepared))]
         return receipts
 
     def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
@@ -203,12 +219,12 @@ class Publishing:
         raise MetadataStale(topic=topic.name, version=version)
 
     def append_records(
-        self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: Log | None = None
+        self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: After | None = None
     ) -> Steps[list[Appended | PenstockError]]:
         """The same for callers that do not know the topic's settings.
 
         The records keep their times, unless the topic gives them its own.  Nothing is written before
-        ``after`` is durable.
+        ``after`` has run.
         """
         topic = self._state.topic(name)
         looks = [Look(topic, number, data) for number, data in batches]
@@ -217,15 +233,20 @@ class Publishing:
 
     def _can_append_now(self, topic: Topic, looks: list[Look]) -> bool:
         """Whether nothing has to be waited for before the batches are written."""
-        return (
-            topic.settings.depth_max is None
-            and not topic.appends
-            and len(looks) <= APPENDED_SLICE
-            and not any_large(looks)
-        )
+        if (
+            topic.settings.depth_max is not None
+            or topic.appends
+            or topic.settings.validation != "off"
+            or len(looks) > APPENDED_SLICE
+        ):
+            return False
+        for look in looks:  # noqa: SIM110 - compiled, it is quicker than any() over a generator.
+            if look.is_large:
+                return False
+        return True
 
     def _append_all(
-        self, topic: Topic, looks: list[Look], wait: bool, own_times: bool, after: Log | None
+        self, topic: Topic, looks: list[Look], wait: bool, own_times: bool, after: After | None
     ) -> Steps[list[Receipt | PenstockError]]:
         if after is None and self._can_append_now(topic, looks):
             answers = self._append_now(topic, looks, own_times)
@@ -240,27 +261,43 @@ class Publishing:
         return answers
 
     def _sync_soon(self, topic: Topic) -> None:
-        """Nobody waits for the disk, but readers see only what a sync has covered."""
+        """Sync although no caller waits for the disk: readers see only what is synced."""
         if topic.settings.durability == "fsync":
-            self._state.commit.kick()
+            self._state.sync_soon()
 
     def _append_in_turn(
-        self, topic: Topic, looks: list[Look], own_times: bool, after: Log | None
+        self, topic: Topic, looks: list[Look], own_times: bool, after: After | None
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Append batches that have to wait: for another log, for a thread, for their turn, or for room."""
+        """Append batches that have to wait: for a transaction, a thread, their turn, or for room."""
         turn = Turn(self._state, append_queues(topic, [look.number for look in looks]))
         try:
             if after is not None:
-                yield Durable(after)
+                yield from after(looks)
             for look in looks:
-                if look.is_large:
+                if look.is_large and look.refusal is None:
                     look.refusal = yield from self._refusal_of(topic, look.data, look.header)
+            if topic.settings.validation != "off":
+                yield from self._check_values(topic, looks)
             yield from turn.wait()
             self._state.check_alive(topic)
+            for look in looks:
+                if isinstance(look.refusal, SchemaMismatch) and _was_written(topic, look):
+                    look.refusal = None  # The schema may have changed since then.
             return (yield from self._append_each(topic, looks, own_times))
         finally:
             turn.end()
             forget_empty(topic)
+
+    def _check_values(self, topic: Topic, looks: list[Look]) -> Steps[None]:
+        """Look at the values of all batches; the topic for the invalid ones is there afterwards."""
+        yield from self._values.check_looks(topic, looks)
+        with_invalid = [look for look in looks if look.invalid]
+        if with_invalid:
+            try:
+                yield from self._invalid.ensure(topic)
+            except PenstockError as refusal:
+                for look in with_invalid:
+                    look.refusal = refusal
 
     def _append_each(
         self, topic: Topic, looks: list[Look], own_times: bool
@@ -272,7 +309,7 @@ class Publishing:
             if topic.settings.depth_max is not None and header is not None and look.refusal is None:
                 try:
                     if not _is_repeat(topic.partitions[look.number], header):
-                        yield from self.wait_for_room(topic, header.count)
+                        yield from wait_for_room(self._state, topic, header.count, look.number)
                 except PenstockError as refusal:
                     look.refusal = refusal
             answers += self._append_now(topic, [look], own_times)
@@ -295,10 +332,16 @@ class Publishing:
             assert header is not None, "it was looked at"
             try:
                 partition = topic.partitions[look.number]
-                answers.append(self._append_checked(partition, header, look.data, own_times))
+                answers.append(self._append_checked(partition, header, look, own_times))
             except PenstockError as refusal:
                 answers.append(refusal)
         return answers
+
+    def check_staged(self, topic: Topic, data: bytes, header: Header) -> Steps[None]:
+        """Look at all records of a staged batch, and at their values."""
+        yield from self.check_batch(topic, data, header, limits_of(topic))
+        if topic.settings.validation != "off":
+            yield from self._values.check_staged(topic, data, header)
 
     def check_batch(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
         """Look at all records of a batch from outside: here, or in a thread if that would take too long."""
@@ -323,11 +366,9 @@ class Publishing:
             return error
         return None
 
-    def _append_checked(
-        self, partition: Partition, header: Header, data: bytes, own_times: bool = False
-    ) -> Receipt:
+    def _append_checked(self, partition: Partition, header: Header, look: Look, own_times: bool) -> Receipt:
         """Append a batch, unless its producer has sent it before."""
-        topic = partition.topic
+        topic, data = partition.topic, look.data
         if header.producer_id >= 0:
             verdict, first = partition.producers.check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.count
@@ -341,6 +382,9 @@ class Publishing:
                 return Receipt(topic.name, partition.number, first, first_ms, None, True)
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
+        if look.invalid:
+            data = look.kept
+            self._bury(partition, look.invalid, header.base_offset, at_once=header.producer_id >= 0)
         if own_times and topic.settings.kafka_headers:
             messages = messages_with_options(decode_batch(data), partition.number)
             if messages is not None:
@@ -364,7 +408,7 @@ class Publishing:
         topic, now_ms = partition.topic, self._state.clock.wall_ms()
         prepared: list[Placed] = []
         for message, own in messages:
-            item = self.prepare(topic, message, now_ms)
+            item = prepare(topic, message, now_ms)
             item.headers = [*own, *item.headers]
             check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
             prepared.append(item)
@@ -377,48 +421,53 @@ class Publishing:
 
     def _check_transaction(self, partition: Partition, header: Header) -> None:
         """Only what belongs to an open transaction is written as part of one."""
+        if self._state.transaction_peers is not None:
+            if partition.verified.get(header.producer_id) != header.producer_epoch:
+                raise ProducerUnknown(producer_id=header.producer_id)  # The request had no transactional id.
+            return
         ledger = self._state.ledger
         known = None if ledger is None else ledger.of_producer(header.producer_id)
-        place = (partition.topic.name, partition.number)
-        check_write(known, header.producer_id, header.producer_epoch, place)
+        target = (partition.topic.name, partition.number)
+        check_write(known, header.producer_id, header.producer_epoch, target)
 
-    # Preparing.
+    # Invalid values.
 
-    def prepare(self, topic: Topic, message: Message, now_ms: int) -> Placed:
-        """Check and place one message without writing it."""
-        return self._prepare(topic, message, now_ms, self._any_partition(topic))
+    def _bury(self, partition: Partition, found: list[Invalid], base_offset: int, *, at_once: bool) -> None:
+        """Decide that records are dead letters, before the rest of their batch is appended."""
+        shift = partition.log.end - base_offset
+        for record, _ in found:
+            record.offset += shift
+        self._invalid.bury(partition, found, at_once=at_once)
+        self._state.jobs.append(self.drain_outbox(partition))
 
-    def _any_partition(self, topic: Topic) -> int:
-        """Where messages without a key of this call go; the next call goes to the next one."""
-        topic.turn += 1
-        owned = topic.partitions.owned
-        return owned[topic.turn % len(owned)].number if owned else 0
+    def _bury_invalid(self, topic: Topic, items: list[Placed]) -> Steps[dict[int, Receipt]]:
+        """Let messages with invalid values be dead letters; their receipts by index.
 
-    def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: int) -> Placed:
-        item = placed(topic.name, message, len(topic.partitions))
-        if item.key is None and topic.settings.compact:
-            raise KeyMissing(topic=topic.name)
-        if item.partition == ANYWHERE:
-            item.partition = anywhere
-        if message.delay is not None or message.deliver_at is not None:
-            item.due_ms = due_ms(message.delay, message.deliver_at, now_ms, topic.settings.delay_max_ms)
-        if message.ttl is not None or message.dedup_id is not None:
-            self._add_system_headers(item, message, max(now_ms, item.due_ms))
-        check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
-        return item
-
-    def _add_system_headers(self, item: Placed, message: Message, visible_ms: int) -> None:
-        headers = list(item.headers)
-        if message.ttl is not None:
-            # The time to live begins when the message can be seen.
-            expires_ms = visible_ms + ttl_ms(message.ttl)
-            headers.append((EXPIRES_AT, str(expires_ms).encode()))
-            item.attributes |= EXPIRES
-        if message.dedup_id is not None:
-            headers.append((DEDUP_ID, dedup_bytes(message.dedup_id)))
-            item.attributes |= DEDUP
-            item.dedup_id = message.dedup_id
-        item.headers = headers
+        Their offsets stay empty.  A message that was to be delivered later is looked at now all the same.
+        """
+        found = yield from self._values.find_invalid(topic, items)
+        if not found:
+            self._state.check_alive(topic)
+            return {}
+        yield from self._invalid.ensure(topic)
+        self._state.check_alive(topic)
+        receipts: dict[int, Receipt] = {}
+        by_partition: dict[int, list[ValueMismatch]] = {}
+        for each in found:
+            by_partition.setdefault(items[each.record].partition, []).append(each)
+        for number, findings in by_partition.items():
+            partition = topic.partitions[number]
+            timestamp = max(self._state.clock.wall_ms(), partition.log.last_timestamp)
+            first = partition.log.end
+            records = [_record_of(items[each.record], index) for index, each in enumerate(findings)]
+            invalid = [Invalid(*pair) for pair in zip(records, findings, strict=True)]
+            self._bury(partition, invalid, 0, at_once=False)
+            for batch in empty_batches(0, len(findings), timestamp):
+                partition.log.append(batch)
+            self.appended(partition, 0)
+            for offset, each in enumerate(findings, first):
+                receipts[each.record] = Receipt(topic.name, number, offset, timestamp)
+        return receipts
 
     # Writing.
 
@@ -438,7 +487,7 @@ class Publishing:
                 if receipts[index] is not None or first.setdefault(item.dedup_id, index) != index:
                     continue
             if item.due_ms >= 0:
-                receipts[index] = self._schedule(topic, item, now_ms)
+                receipts[index] = accept_delayed(self._state, topic, item, now_ms)
             else:
                 batches.setdefault((item.partition, item.attributes & ~(EXPIRES | DEDUP)), []).append(index)
         if producer_header is not None:
@@ -465,7 +514,7 @@ class Publishing:
         partition = topic.partitions[prepared[0].partition]
         delayed = any(item.due_ms >= 0 for item in prepared)
         if delayed and partition.schedule is not None and partition.topic.settings.durability == "fsync":
-            # At once: who waits for it would let the producer's next batch in between.
+            # At once: a wait would let the producer's next batch in between.
             partition.schedule.log.sync()
         if not batches:
             timestamp = max(now_ms, partition.log.last_timestamp)
@@ -555,7 +604,7 @@ class Publishing:
             save_producer_snapshot(partition)
         if topic.settings.durability == "fsync":
             self._state.commit.mark(partition.log)
-            self._state.unheard.add(topic)  # Readers hear of it when it is durable.
+            self._state.unheard[partition] = None  # Readers hear of it when it is durable.
             return
         if topic.settings.durability == "os":
             self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + 1000)
@@ -565,26 +614,13 @@ class Publishing:
     def _maybe_sample(self, topic: Topic, timestamp: int) -> None:
         """The count is about to change: note it, if it is time.
 
-        That is told by the records' timestamps, which are at hand; asking the clock would cost more.
+        The time is taken from the records' timestamps: reading the clock would cost more.
         """
         if timestamp >= topic.sample_ms:
             topic.sample_ms = timestamp + SAMPLE_MS
             topic.meter.sample(self._state.clock.steady_ms(), (topic.published,))
 
-    def _schedule(self, topic: Topic, item: Placed, now_ms: int) -> Receipt:
-        partition = topic.partitions[item.partition]
-        schedule = open_schedule(self._state, partition)
-        check_schedule_room(partition, schedule)
-        number = schedule.add(item.due_ms, item.key, item.value, item.headers, item.attributes, now_ms)
-        self._state.commit.mark(schedule.log)
-        set_schedule_alarm(self._state, partition)
-        if item.dedup_id is not None:
-            topic.dedup.add(item.dedup_id, partition.number, number, schedule.log.last_timestamp, True)
-        return Receipt(
-            topic.name, partition.number, None, now_ms, schedule_id(topic.name, partition.number, number)
-        )
-
-    # Dedup, depth, durability.
+    # Dedup.
 
     def _duplicate(self, topic: Topic, dedup_id: str, now_ms: int) -> Receipt | None:
         seen = topic.dedup.seen(dedup_id, now_ms)
@@ -596,25 +632,6 @@ class Publishing:
         if scheduled:
             return Receipt(topic.name, number, None, first_ms, schedule_id(topic.name, number, offset), True)
         return Receipt(topic.name, number, offset, first_ms, None, True)
-
-    def wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
-        """Refuse, or wait, while the slowest group has too much before it."""
-        settings = topic.settings
-        assert settings.depth_max is not None
-        deadline_ms = self._state.clock.steady_ms() + settings.depth_wait_ms
-        while topic_depth(topic) + count > settings.depth_max:
-            if settings.depth_policy == "reject" or self._state.clock.steady_ms() >= deadline_ms:
-                raise QueueFull(what=f"topic {topic.name!r}", limit=settings.depth_max)
-            yield Arrival(topic, deadline_ms)
-            self._state.check_alive(topic)
-
-    def _until_durable(self, topic: Topic, receipt: Receipt) -> Steps[None]:
-        partition = topic.partitions[receipt.partition]
-        log = partition.log
-        if receipt.schedule_id is not None and partition.schedule is not None:
-            log = partition.schedule.log
-        if log.config.durability == "fsync" and log.durable < log.written:
-            yield Durable(log)
 
     # The outbox.
 
@@ -647,13 +664,13 @@ class Publishing:
             if partition.outbox and partition.outbox[0] is output:  # Else another job was quicker.
                 partition.outbox.popleft()
         for target in targets.values():
-            yield from _durable(target)
+            yield from durable_waits(target)
 
     def append_output(self, name: str, number: int, batch: bytes) -> Steps[None]:
         """Take a batch from the outbox of a partition of another node, unless it is here; until durable."""
         target = self._state.topic(name).partition(number)
         self._append_output(target, batch)
-        yield from _durable(target)
+        yield from durable_waits(target)
 
     def _append_output(self, target: Partition, batch: bytes) -> None:
         header = check_batch(batch)
@@ -666,21 +683,6 @@ class Publishing:
             self._append_foreign(target, header, stamped, now_ms)
 
 
-def _durable(partition: Partition, transactional: bool = False) -> list[Durable]:
-    """What to wait for until what was written is as durable as the topic promises.
-
-    What is of a transaction is synced in any case, unless it is in memory: else a power cut could take
-    it, and its producer, which was answered, commits the rest.
-    """
-    waits: list[Durable] = []
-    for log in (partition.log, partition.schedule.log if partition.schedule else None):
-        if log is None or log.durable >= log.written:
-            continue
-        if log.config.durability == "fsync" or (transactional and log.config.durability == "os"):
-            waits.append(Durable(log))
-    return waits
-
-
 def _answers_durable(
     topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError]
 ) -> list[Durable]:
@@ -691,7 +693,7 @@ def _answers_durable(
         header = looks[index].header
         transactional = header is not None and header.attributes & TRANSACTIONAL != 0
         if isinstance(answer, Receipt) and (synced or transactional):
-            waits += _durable(topic.partitions[answer.partition], transactional)
+            waits += durable_waits(topic.partitions[answer.partition], transactional)
     return waits
 
 
@@ -742,6 +744,20 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
     return verdict == dedup.DUPLICATE
 
 
+def _was_written(topic: Topic, look: Look) -> bool:
+    """Whether a batch with invalid values is there already; if its numbers are wrong, it is not."""
+    assert look.header is not None, "it was looked at"
+    try:
+        return _is_repeat(topic.partitions[look.number], look.header)
+    except PenstockError:
+        return False
+
+
+def _record_of(item: Placed, offset: int) -> Record:
+    """A message as the record that it would be."""
+    return Record(offset, 0, item.key, item.value, item.headers, item.attributes)
+
+
 def _numbers(producer_header: Header, span: int) -> tuple[int, int, int]:
     """Producer, epoch, and the number with which a batch of that length ends like the producer's own."""
     return (
@@ -761,28 +777,3 @@ def _name_parts(prepared: list[Placed], producer_header: Header) -> None:
             item.dedup_id = part_id(producer_header, item.partition, index)
             item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
             item.attributes |= DEDUP
-
-
-def schedule_id(topic: str, partition: int, number: int) -> str:
-    """The name of a schedule entry: like a message id, with an ``s`` before the number."""
-    return f"{topic}:{partition}:s{number}"
-
-
-def check_schedule_room(partition: Partition, schedule: Schedule) -> None:
-    """Refuse an entry more than the topic allows."""
-    limit = partition.topic.settings.scheduled_max
-    if schedule.count >= limit:
-        raise QueueFull(what=f"the schedule of {partition.topic.name!r}", limit=limit)
-
-
-def set_schedule_alarm(state: State, partition: Partition) -> None:
-    """Look at the partition's schedule when its next entry is due, and every now and then before.
-
-    Due times are wall time, and the wall clock may jump; the look in between
-    is what notices.
-    """
-    assert partition.schedule is not None
-    due = partition.schedule.next_due_ms()
-    if due >= 0:
-        wait_ms = min(max(due - state.clock.wall_ms(), 0), state.config.clock_check_ms)
-        state.alarms.set(partition, state.clock.steady_ms() + wait_ms)

@@ -8,15 +8,13 @@ into the log, and lists, cancels and reschedules entries by their id,
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.broker.publish.publishing import (
-    Publishing,
-    check_schedule_room,
-    schedule_id,
-    set_schedule_alarm,
-)
+from penstock.broker.publish.preparing import prepare
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.values import Values
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.storage.recovery import open_schedule
+from penstock.broker.topic.delayed import check_schedule_room, schedule_id, set_schedule_alarm
 from penstock.broker.topic.missing import MissingTopics
 from penstock.errors import InvalidValue, PenstockError
 from penstock.model.info import Cancelled, ScheduledMessage
@@ -38,8 +36,9 @@ NUMBER_LENGTH_MAX: Final = 18  # Digits: what fits the 64 bits of an offset.
 class Schedules:
     """The schedules of all topics."""
 
-    def __init__(self, state: State, missing: MissingTopics, publishing: Publishing) -> None:
+    def __init__(self, state: State, missing: MissingTopics, publishing: Publishing, values: Values) -> None:
         self._state = state
+        self._values = values
         self._missing = missing
         self._publishing = publishing
 
@@ -104,7 +103,10 @@ class Schedules:
             why = "a recurring message has no delay, deliver_at or ttl; the cron expression says when"
             raise InvalidValue(name="message", value=message, why=why)
         due = cron.next_ms(expression, timezone, wall_ms)
-        prepared = self._publishing.prepare(topic, message, wall_ms)
+        prepared = prepare(topic, message, wall_ms)
+        if topic.settings.validation != "off":
+            yield from self._values.check_all(topic, [prepared])
+            self._state.check_alive(topic)
         if prepared.dedup_id is not None:
             known = self._repeated(topic, prepared.dedup_id, wall_ms)
             if known is not None:
@@ -183,7 +185,8 @@ class Schedules:
 
     def count(self, name: str) -> int:
         """How many messages of a topic wait for their time."""
-        return sum(p.schedule.count for p in self._state.topic(name).partitions if p.schedule is not None)
+        partitions = self._state.readable(name).partitions
+        return sum(each.schedule.count for each in partitions if each.schedule is not None)
 
     def cancel(self, identity: str) -> Steps[Cancelled]:
         """Take an entry back, if it is not delivered yet."""
@@ -206,14 +209,14 @@ class Schedules:
         return True
 
     def _find(self, identity: str) -> tuple[Partition, int]:
-        found = schedule_place(identity)
+        found = parse_schedule_id(identity)
         if found is None:
             raise InvalidValue(name="schedule_id", value=identity, why="it looks like 'orders:0:s17'")
         topic: Topic = self._state.topic(found[0])
         return topic.partition(found[1]), found[2]
 
 
-def schedule_place(identity: object) -> tuple[str, int, int] | None:
+def parse_schedule_id(identity: object) -> tuple[str, int, int] | None:
     """Topic, partition and number that a schedule id names; None if it is none."""
     parts = identity.split(":") if isinstance(identity, str) else []
     if len(parts) != 3 or not is_number(parts[1]) or parts[2][:1] != "s" or not is_number(parts[2][1:]):

@@ -17,18 +17,21 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
+from penstock.broker.publish.letters import build_letter, letters_settings, letters_topic
+from penstock.broker.publish.outbox import decide
+from penstock.broker.publish.preparing import prepare
 from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.values import Values
 from penstock.broker.state import AttemptHistory, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps, fetched
-from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import finish
 from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.topics import Topics
-from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
+from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.delivery import events
-from penstock.errors import DeadLetterNotFound, InvalidValue, NotCached, PenstockError
+from penstock.errors import DeadLetterNotFound, InvalidValue, NotCached, PenstockError, SchemaMismatch
 from penstock.model.info import DeadLetter, Redrive
-from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
+from penstock.model.message import Message, RawHeaders, StoredMessage
 from penstock.model.placing import Placed, stored_bytes
 from penstock.types import whole_number
 from penstock.wire.headers import (
@@ -47,12 +50,10 @@ from penstock.wire.headers import (
     SOURCE,
     SOURCE_OFFSET,
     SOURCE_PARTITION,
-    SOURCE_TOPIC,
 )
-from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
+from penstock.wire.records import LANE_MASK, REDRIVEN, Record
 
 REDRIVE: Final = "__redrive"
-RETENTION_MS: Final = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
 RANGE_MAX: Final = 100  # Messages buried by one decision, which bounds the size of a journal batch.
 RETRY_MS: Final = 1000  # Burying that failed (a full disk) is tried again after this.
 SCAN_RECORDS: Final = 200  # Dead letters read at a time, in some milliseconds.
@@ -63,11 +64,14 @@ NUMBERS: Final = (
 
 
 class DeadLetters:
-    def __init__(self, state: State, topics: Topics, publishing: Publishing, groups: Groups) -> None:
+    def __init__(
+        self, state: State, topics: Topics, publishing: Publishing, groups: Groups, values: Values
+    ) -> None:
         self._state = state
         self._topics = topics
         self._publishing = publishing
         self._groups = groups
+        self._values = values
 
     # Burying.
 
@@ -102,9 +106,9 @@ class DeadLetters:
         settled: list[events.AnyEvent] = [events.Settled(cursor.number, -1, start, end, events.DEAD)]
         if target is not None:
             items = [self._letter(partition, cursor, target, record) for record in cursor.records(start, end)]
-            self._write(partition, cursor.number, settled, items, start, end, f"to {target.name}")
+            decide(self._state, partition, cursor.number, settled, items, start, end, f"to {target.name}")
         else:
-            self._write(partition, cursor.number, settled, [], start, end, "")
+            decide(self._state, partition, cursor.number, settled, [], start, end, "")
         group = partition.topic.groups[cursor.group]
         group.maybe_sample(self._state.clock.steady_ms())
         group.dead_lettered += end - start
@@ -120,21 +124,15 @@ class DeadLetters:
         topic = cursor.partition.topic
         if not cursor.settings.dead_letter or topic.name.endswith(DEAD_LETTER_SUFFIX):
             return None
-        name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
-        settings = TopicSettings(
-            partitions=topic.settings.partitions,
-            durability=topic.settings.durability,
-            retention_ms=RETENTION_MS,
-            message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
-        )
+        name = letters_topic(topic)
         if name not in self._state.topics and cursor.engine.exhausted:
             try:
-                yield from self._topics.ensure(name, settings)
+                yield from self._topics.ensure(name, letters_settings(topic))
             except PenstockError:
                 self._state.alarms.set(cursor, self._state.clock.steady_ms() + RETRY_MS)
                 raise
             if topic.deleted or cursor.partition.groups.get(cursor.group) is not cursor:
-                cursor.engine.exhausted.clear()  # Nobody wants to hear of them any more.
+                cursor.engine.exhausted.clear()  # No group is left that needs them.
         return self._state.topics.get(name)
 
     def _letter(
@@ -145,26 +143,18 @@ class DeadLetters:
         )
         error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
         reason = events.WHY[failure.why]
-        added = {
+        facts = {
             ERROR: error or reason,
             ERROR_CLASS: failure.error_class,
             ERROR_MESSAGE: failure.error_message,
             ERROR_FINGERPRINT: failure.fingerprint or reason.replace(" ", "-"),
             DEATH_REASON: reason,
-            SOURCE_TOPIC: partition.topic.name,
-            SOURCE_PARTITION: str(partition.number),
-            SOURCE_OFFSET: str(record.offset),
             FAILED_GROUP: cursor.group,
             ATTEMPTS: str(failure.attempts),
             FIRST_FAILED_AT: str(failure.first_ms),
             LAST_FAILED_AT: str(failure.last_ms),
         }
-        own = own_headers(record.headers, record.attributes)
-        headers: RawHeaders = [*own, *((name, value.encode()) for name, value in added.items())]
-        letter = Placed(partition.number % len(target.partitions), record.key, record.value)
-        letter.headers = headers
-        letter.attributes = record.attributes & LANE_MASK  # It keeps its lane; its time to live is over.
-        return target, letter
+        return target, build_letter(partition.topic, partition.number, target, record, facts)
 
     # One decision: settle here, publish there.
 
@@ -181,42 +171,13 @@ class DeadLetters:
                 why = "an output that is published with an ack has no delay, deliver_at or dedup_id"
                 raise InvalidValue(name="publish", value=message, why=why)
             topic = self._state.topic(name)
-            items.append((topic, self._publishing.prepare(topic, message, wall_ms)))
+            item = prepare(topic, message, wall_ms)
+            if topic.settings.validation != "off":
+                self._values.check_now(topic, item)
+            items.append((topic, item))
         targets = ", ".join(sorted({name for name, _ in outputs}))
-        self._write(partition, group, settled, items, start, end, f"to {targets}")
+        decide(self._state, partition, group, settled, items, start, end, f"to {targets}")
         self._state.jobs.append(self._publishing.drain_outbox(partition))
-
-    def _write(
-        self, partition: Partition, group: int, settled: list[events.AnyEvent],
-        items: list[tuple[Topic, Placed]], start: int, end: int, note: str,
-    ) -> None:  # fmt: skip
-        outputs = self._outputs(partition, items)
-        decisions = [*settled, events.Outbox(group, outputs, note, start, end)] if outputs else settled
-        journal = open_journal(self._state, partition)
-        journal.commit(decisions, self._state.clock.steady_ms())
-        self._state.commit.mark(journal.log)
-        partition.outbox.extend(outputs)
-        for output in outputs:
-            target = (output.topic, output.partition)
-            partition.outbox_targets.add(target)
-            partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1
-
-    def _outputs(self, partition: Partition, items: list[tuple[Topic, Placed]]) -> list[events.Output]:
-        """One batch for each message, numbered in line for its target."""
-        if items and partition.producer_id < 0:
-            partition.producer_id = self._state.registry.new_producer_id()
-        sequences = dict(partition.outbox_sequences)
-        wall_ms = self._state.clock.wall_ms()
-        outputs = []
-        for topic, item in items:
-            target = (topic.name, item.partition)
-            sequence = sequences.get(target, 0)
-            sequences[target] = sequence + 1
-            builder = BatchBuilder()
-            builder.add(item.key, item.value, item.headers)
-            batch = builder.build(wall_ms, wall_ms, item.attributes, partition.producer_id, 0, sequence)
-            outputs.append(events.Output(*target, bytes(batch)))
-        return outputs
 
     # Looking and redriving.
 
@@ -234,12 +195,14 @@ class DeadLetters:
         raise DeadLetterNotFound(topic=name, dead_letter=f"{letters_of}:{number}:{offset}")
 
     def _topic_of_letters(self, name: str) -> Topic | None:
-        settings = self._state.topic(name).settings
-        return self._state.topics.get(settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
+        return self._state.topics.get(letters_topic(self._state.topic(name)))
 
     def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
         """The dead letters of a topic that were not redriven, oldest first in each partition."""
         whole_number("limit", limit, 1)
+        topic = self._topic_of_letters(name)
+        if topic is not None:
+            self._state.readable(topic.name)  # Raises if letters are being loaded.
         bytes_left = self._state.config.receive_bytes_max
         for letter in islice(chain.from_iterable(self._letters(name)), limit):
             if bytes_left <= 0:
@@ -258,7 +221,7 @@ class DeadLetters:
                 yield [letter for letter in letters if _source_topic(letter) == name]
 
     def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
-        """The dead letters of a partition that did not go back, some at a time."""
+        """The dead letters of a partition that were not redriven, some at a time."""
         cursor = partition.groups.get(REDRIVE)
         position = partition.log.start if cursor is None else max(cursor.engine.floor, partition.log.start)
         end = partition.log.high  # What dies meanwhile, perhaps again, is for the next time.
@@ -321,7 +284,7 @@ class DeadLetters:
         return Redrive(matched=count, redriven=0 if dry_run else count, dry_run=dry_run)
 
     def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter | None]:
-        """Those that are meant; None now and then, when others should have a turn."""
+        """The letters that match; None now and then, so that other operations get a turn."""
         for letters in self._letters(name):
             for letter in letters:
                 error_class = letter.message.headers.get(ERROR_CLASS)
@@ -337,7 +300,7 @@ class DeadLetters:
             self._state.check_alive(topic)
 
     def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> bool:
-        """Send one letter back; False if another redrive was quicker."""
+        """Redrive one letter; False if another redrive was faster, or its value is still invalid."""
         message = letter.message
         partition = dead_topic.partitions[message.partition]
         cursor = partition.groups[REDRIVE]
@@ -350,13 +313,14 @@ class DeadLetters:
         own = _without(message.raw_headers, DEAD_LETTER_HEADERS)
         # What an earlier redrive has added; letters that are older have the group, too.
         own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
+        if source.settings.validation != "off" and not self._is_valid(source, item):
+            return False
         item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
         item.attributes = REDRIVEN | message.attributes & LANE_MASK
         offset = message.offset
         settled: list[events.AnyEvent] = [events.Settled(cursor.number, -1, offset, offset + 1, events.ACKED)]
-        self._write(
-            partition, cursor.number, settled, [(source, item)], offset, offset + 1, f"to {source.name}"
-        )
+        items = [(source, item)]
+        decide(self._state, partition, cursor.number, settled, items, offset, offset + 1, f"to {source.name}")
         cursor.engine.settle_free(offset, offset + 1)
         self._state.jobs.append(self._publishing.drain_outbox(partition))
         if home is not None and home.journal is not None:
@@ -364,6 +328,13 @@ class DeadLetters:
             if failed is not None:
                 now_ms = self._state.clock.steady_ms()
                 home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
+        return True
+
+    def _is_valid(self, topic: Topic, item: Placed) -> bool:
+        try:
+            self._values.check_now(topic, item)
+        except SchemaMismatch:
+            return False
         return True
 
 
@@ -388,13 +359,13 @@ def _check_rate(per_second: float | None) -> None:
 
 
 def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:
-    """The headers as they were before ``added`` came to their end; the message's own may have such names."""
+    """The headers without ``added`` at their end; the message's own headers may have the same names."""
     cut = len(headers) - len(added)
     return headers[:cut] if tuple(name for name, _ in headers[cut:]) == added and cut >= 0 else headers
 
 
 def is_letter(record: Record) -> bool:
-    """Whether the broker has put it there: anybody may publish to a dead-letter topic."""
+    """Whether the broker has written it: programs may publish to a dead-letter topic, too."""
     if tuple(name for name, _ in record.headers[-len(DEAD_LETTER_HEADERS) :]) != DEAD_LETTER_HEADERS:
         return False
     values = dict(record.headers[-len(DEAD_LETTER_HEADERS) :])

@@ -38,8 +38,10 @@ LOOKS_MAX: Final = 1000  # Some milliseconds of work.
 PARTITIONS_MAX: Final = 100  # That one answer has messages of; each is a read of another file.
 
 
-def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None = None) -> LeasedBatch:
-    """What a lease hands out."""
+def leased_batch(
+    partition: int, lease: Lease, data: bytes, records: list[Record] | None = None
+) -> LeasedBatch:
+    """The batch that a lease hands out."""
     batch = LeasedBatch(partition, lease.number, lease.attempt, lease.start, lease.end, data)
     if records is not None:
         batch.records = records
@@ -47,7 +49,7 @@ def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None
 
 
 class ReceiveBuffer:
-    """What one call of a consumer has got so far, and what there is room for."""
+    """What one receive of a consumer has so far, and the room that is left."""
 
     __slots__ = ("bytes_left", "full", "messages", "published_ms", "room")
 
@@ -68,7 +70,7 @@ class Leases:
         self.looks_left = 0  # Of the current step; 0 after it: there may be more to find.
 
     def take(self, topic: Topic, consumer: GroupConsumer, limit: int) -> list[Any]:
-        """What the partitions have for the consumer, beginning with another one each time."""
+        """Lease messages of the partitions, beginning with another partition each time."""
         now_ms = self._state.clock.steady_ms()
         consumer.group.maybe_sample(now_ms)
         buffer = ReceiveBuffer(limit, min(self._state.config.receive_bytes_max, consumer.bytes_max))
@@ -100,7 +102,7 @@ class Leases:
         return buffer.messages
 
     def _partitions(self, topic: Topic, consumer: GroupConsumer) -> list[Partition]:
-        """Those that the consumer gets messages of; ``NotOwner`` if all of them are elsewhere."""
+        """The partitions that the consumer wants; ``NotOwner`` if all of them are elsewhere."""
         if consumer.wanted is None:
             return topic.partitions.owned
         here = [partition for partition in topic.partitions.owned if partition.number in consumer.wanted]
@@ -112,7 +114,7 @@ class Leases:
     def _take_from(
         self, cursor: GroupCursor, consumer: GroupConsumer, buffer: "ReceiveBuffer", now_ms: int
     ) -> None:
-        """Add messages of one partition; none while those that come next are being fetched."""
+        """Add messages of one partition; none while the next ones are being fetched from the store."""
         if cursor.partition.log.fetching(cursor.engine.end()) is not None:
             return
         journal_of(cursor).make_room()
@@ -152,7 +154,7 @@ class Leases:
         if consumer.takes_batches and not consumer.takes_records and plain_topic:
             data = self._batches(partition, lease)
             if data and (not consumer.bytes_exact or len(data) <= buffer.bytes_left):
-                buffer.messages.append(lent(partition.number, lease, data))
+                buffer.messages.append(leased_batch(partition.number, lease, data))
                 buffer.published_ms = max_timestamp_of(data)
                 return lease.end - lease.start
         records = self._read(cursor, lease, now_ms)
@@ -160,11 +162,11 @@ class Leases:
             return 0
         buffer.published_ms = records[0].timestamp
         if consumer.takes_records:
-            buffer.messages.append(lent(partition.number, lease, b"", records))
+            buffer.messages.append(leased_batch(partition.number, lease, b"", records))
         elif consumer.bytes_exact:
             return self._hand_over_fitting(cursor, consumer, lease, records, buffer, now_ms)
         elif consumer.takes_batches:
-            buffer.messages.append(lent(partition.number, lease, encode_records(records)))
+            buffer.messages.append(leased_batch(partition.number, lease, encode_records(records)))
         else:
             delivery = Delivery(
                 partition.topic.name, partition.number, cursor.group, lease.number, lease.start, lease.end,
@@ -177,7 +179,7 @@ class Leases:
         self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, records: list[Record],
         buffer: "ReceiveBuffer", now_ms: int,
     ) -> int:  # fmt: skip
-        """Add the first records that there is room for, and give back the others; return how many were added.
+        """Add the first records that fit, and give back the others; return how many were added.
 
         The attempt of what is given back does not count, and it is the next to go out.
         """
@@ -188,7 +190,7 @@ class Leases:
             count = max(min(count - 1, count * buffer.bytes_left // len(data)), least)
             data = encode_records(records[:count]) if count > 0 else b""
         if count == len(records):
-            buffer.messages.append(lent(cursor.partition.number, lease, data))
+            buffer.messages.append(leased_batch(cursor.partition.number, lease, data))
             return count
         cut = records[count].offset
         for start, end in lease.unsettled():
@@ -197,7 +199,7 @@ class Leases:
                     cursor, lease, max(start, cut), end, lease.attempt, now_ms, events.RELEASED, now_ms
                 )
         if count > 0:
-            batch = lent(cursor.partition.number, lease, data)
+            batch = leased_batch(cursor.partition.number, lease, data)
             batch.end = cut
             buffer.messages.append(batch)
         buffer.full = True
@@ -205,7 +207,7 @@ class Leases:
         return count
 
     def _batches(self, partition: Partition, lease: Lease) -> bytes:
-        """The lease's batches as they lie in the log; empty if its records have to be looked at."""
+        """The lease's batches as they are stored; empty if its records have to be decoded."""
         log = partition.log
         count = lease.end - lease.start
         if count < BATCH_RECORDS_MIN and log.average_bytes < PLAIN_BYTES_MIN:
@@ -243,7 +245,7 @@ class Leases:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
 
     def _lease_ordered(self, cursor: GroupCursor, consumer: GroupConsumer, now_ms: int) -> Lease | None:
-        """One message whose key is free; those whose key is busy are set aside in line."""
+        """Lease one message whose key is free; those whose key is busy wait in its line."""
         gate, engine = cursor.gate, cursor.engine
         assert gate is not None
         deadline_ms = now_ms + consumer.visibility_ms
@@ -286,7 +288,7 @@ class Leases:
             )
 
     def _lease_follower(self, cursor: GroupCursor, consumer: GroupConsumer, deadline_ms: int) -> Lease | None:
-        """The next in line of the key that this receive got last; none if that is in other hands."""
+        """Lease the next message in the line of the key that this receive got last."""
         engine, gate = cursor.engine, cursor.gate
         if not consumer.followers or gate is None or consumer.key_batches is None:
             return None
@@ -306,7 +308,7 @@ class Leases:
         self, cursor: GroupCursor, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
         now_ms: int, failure: Failure = NO_FAILURE,
     ) -> None:  # fmt: skip
-        """Note and do: these offsets of the lease will be delivered again as ``attempt``."""
+        """Journal and apply: these offsets of the lease are delivered again as ``attempt``."""
         event = events.GivenBack(
             cursor.number, lease.number, start, end, attempt, due_ms, why,
             failure.error_class, failure.message, failure.fingerprint, lease.attempt,
@@ -318,7 +320,7 @@ class Leases:
     def _postpone(self, cursor: GroupCursor, lease: Lease, high: int, now_ms: int) -> None:
         """Give back a lease that has messages of an open transaction, and offer these again later.
 
-        They were delivered before, and the group was then told to read committed messages only.
+        They were delivered before the group was changed to read committed messages only.
         """
         later_ms = now_ms + READ_RETRY_MS
         for start, end in lease.unsettled():
@@ -349,7 +351,7 @@ class Leases:
         return self._fitting(cursor, lease, records, now_ms)
 
     def _read_around(self, cursor: GroupCursor, lease: Lease, now_ms: int) -> list[Record]:
-        """Some of the lease cannot be read: give that back for later, and return the rest."""
+        """Read a lease of which a part is damaged: give that part back for later, and return the rest."""
         good: list[Record] = []
         failure: PenstockError | None = None
         for offset in range(lease.start, lease.end):
@@ -394,7 +396,7 @@ class Leases:
         return True
 
     def _skip(self, cursor: GroupCursor, lease: Lease, start: int, end: int, how: int, now_ms: int) -> None:
-        """Settle what nobody will see: compacted away, meant for another group, expired."""
+        """Settle what is not delivered: compacted, expired or redriven for another group."""
         if start < end:
             event = events.Settled(cursor.number, lease.number, start, end, how)
             journal_of(cursor).note(event, now_ms)
@@ -423,7 +425,7 @@ def _begin_key(cursor: GroupCursor, consumer: GroupConsumer, offset: int) -> Non
 
 
 def journal_of(cursor: GroupCursor) -> Journal:
-    """The journal of the group's partition, which was begun with its first group."""
+    """The journal of the group's partition; it exists since the first group."""
     journal = cursor.partition.journal
     assert journal is not None
     return journal

@@ -98,7 +98,7 @@ class Queues:
                     yield from self._settle_first(topic, consumer, messages)
                 return messages
             if self._leases.looks_left == 0:
-                yield GiveWay()  # There was much that nobody gets; go on after others had a turn.
+                yield GiveWay()  # Many records were skipped; continue after others had a turn.
                 continue
             now_ms = self._state.clock.steady_ms()
             if deadline_ms < 0:
@@ -110,7 +110,7 @@ class Queues:
             yield from _until_arrival(consumer, room, deadline_ms)
 
     def _others_first(self, consumer: GroupConsumer, waited: bool) -> bool:
-        """Whether there is something for somebody who has less to do, or as much and has waited longer."""
+        """Whether a consumer that has fewer messages, or has waited longer, could have the next ones."""
         now_ms = self._state.clock.steady_ms()
         if consumer.in_flight <= _ahead(consumer, now_ms):
             return False  # It has nothing to do either, or will soon have nothing.
@@ -133,7 +133,7 @@ class Queues:
         return False
 
     def _share(self, consumer: GroupConsumer, room: int) -> int:
-        """How many messages the consumer may take, so that those who wait get as many."""
+        """How many messages the consumer may take, so that waiting consumers get as many."""
         room_least = max(_ahead(consumer, self._state.clock.steady_ms()), 1)
         if room <= room_least:
             return room
@@ -158,7 +158,8 @@ class Queues:
         """At most once: settled, and durably so, before anyone sees the message."""
         if consumer.takes_batches:
             runs = [
-                self._run(consumer, lent.partition, lent.lease, lent.start, lent.end) for lent in messages
+                self._run(consumer, batch.partition, batch.lease, batch.start, batch.end)
+                for batch in messages
             ]
         else:
             runs = lease_runs(messages, consumer.settler)
@@ -167,15 +168,15 @@ class Queues:
         for partition in written:
             yield from journal_durable(partition)
         if consumer.takes_batches:
-            for lent in messages:
-                lent.lease = NO_LEASE
+            for batch in messages:
+                batch.lease = NO_LEASE
 
     # Answers.
 
     def ack(
         self, consumer: GroupConsumer, messages: list[Any], outputs: list[tuple[str, Message]]
     ) -> Steps[None]:
-        """Settle these messages, and publish ``outputs`` in the same breath."""
+        """Settle these messages and publish ``outputs``, atomically."""
         topic = self._open_topic(consumer, "ack")
         runs = lease_runs(messages, consumer.settler)
         missed: PenstockError | None = None
@@ -192,7 +193,7 @@ class Queues:
     def ack_runs(
         self, consumer: GroupConsumer, runs: list[Run], outputs: list[tuple[str, Message]]
     ) -> Steps[None]:
-        """The same for a consumer that takes batches, and names what it has done by lease and offsets."""
+        """``ack`` for a consumer of batches, which names messages by lease and offsets."""
         topic = self._open_topic(consumer, "ack")
         _check_apart(runs)
         leased = [self._run(consumer, run[0], run[1], run[2], run[3]) for run in runs]
@@ -203,7 +204,7 @@ class Queues:
         yield from self._until_settled(topic, leased, missed)
 
     def _run(self, consumer: GroupConsumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
-        """A run as the consumer names it; another consumer's lease is none of its own."""
+        """Find a run that a consumer names; the lease of another consumer is as good as none."""
         group = consumer.group
         cursor = group.topic.partition(number).groups[group.name]
         held = cursor.engine.leases.get(lease)
@@ -229,7 +230,7 @@ class Queues:
     def _settle_many(
         self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun]
     ) -> Steps[PenstockError | None]:
-        """The same with turns for others: the runs may be of as many partitions."""
+        """Settle many runs, with turns for other operations in between."""
         missed: PenstockError | None = None
         for first in range(0, len(runs), SETTLED_SLICE):
             some = runs[first : first + SETTLED_SLICE]
@@ -239,7 +240,7 @@ class Queues:
         return missed
 
     def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
-        """Settle what is still held; the gravest error of the rest is returned."""
+        """Settle the runs that are still held; returns the most serious error of the others."""
         if topic.settings.depth_max is not None:
             topic.wake()  # There will be room when the waiter gets the lock.
         now_ms = self._state.clock.steady_ms()
@@ -263,7 +264,7 @@ class Queues:
         cursor = partition.groups[group.name]
         held: list[LeaseRun] = []
         for run in runs:
-            error = _missing(cursor, run)
+            error = missing_run(cursor, run)
             if error is None:
                 held.append(run)
             else:
@@ -283,15 +284,16 @@ class Queues:
         self._state.commit.mark(journal.log)
 
     def _settle(self, cursor: GroupCursor, group: Group, number: int, start: int, end: int) -> None:
-        self._free_consumer(cursor, group, number, end - start)
+        self.free_consumer(cursor, group, number, end - start)
         cursor.engine.settle(number, start, end)
         if cursor.failures or cursor.gate is not None:
             finish(cursor, start, end)
 
-    def _free_consumer(self, cursor: GroupCursor, group: Group, number: int, count: int) -> None:
+    def free_consumer(self, cursor: GroupCursor, group: Group, number: int, count: int) -> None:
+        """The consumer that has this lease holds so many messages less."""
         if cursor.full:
             cursor.full = False
-            group.topic.wake()  # Somebody may be waiting for room below its ``locks_max``.
+            group.topic.wake()  # A consumer may be waiting for room below ``locks_max``.
         lease = cursor.engine.leases.get(number)
         consumer = group.consumers.get(lease.consumer) if lease is not None else None
         if consumer is not None:
@@ -311,7 +313,7 @@ class Queues:
         cursor = partition.groups[consumer.group.name]
         missed: PenstockError | None = None
         for run in runs:
-            missed = _graver(missed, _missing(cursor, run))
+            missed = _graver(missed, missing_run(cursor, run))
         if missed is not None:
             raise missed
         settled: list[events.AnyEvent] = [
@@ -330,7 +332,7 @@ class Queues:
         delay: Duration | None,
         error: BaseException | str | None,
     ) -> Steps[None]:
-        """Deliver the message again later, or bury it if this was its last attempt."""
+        """Deliver the message again later, or dead-letter it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
         cursor, run = self._held(topic, consumer, message)
         delay_ms = -1 if delay is None else duration_ms("delay", delay)
@@ -341,7 +343,7 @@ class Queues:
     def nack_runs(
         self, consumer: GroupConsumer, runs: list[Run], delay_ms: int | None, failure: Failure
     ) -> Steps[None]:
-        """The same for runs; those that are not held any more are the error, after the others are done."""
+        """``nack`` for runs; raises for those that are no longer held after the others are done."""
         self._open_topic(consumer, "nack")
         wait_ms = -1 if delay_ms is None else duration_ms("delay", f"{delay_ms}ms")
         held, missed = self._held_runs(consumer, runs)
@@ -361,14 +363,14 @@ class Queues:
     def _held_runs(
         self, consumer: GroupConsumer, runs: list[Run]
     ) -> tuple[list[HeldRun], PenstockError | None]:
-        """Those of the runs that are still held; and why the others are not."""
+        """The runs that are still held, and the error of the others."""
         _check_apart(runs)
         held: list[HeldRun] = []
         missed: PenstockError | None = None
         for named in runs:
             run = self._run(consumer, named[0], named[1], named[2], named[3])
             cursor = consumer.group.topic.partitions[named[0]].groups[consumer.group.name]
-            error = _missing(cursor, run)
+            error = missing_run(cursor, run)
             if error is None:
                 held.append((cursor, run))
             else:
@@ -382,7 +384,7 @@ class Queues:
             raise missed
 
     def reject(self, consumer: GroupConsumer, message: Any, reason: Any) -> Steps[None]:
-        """Bury the message now, whatever attempts it has left."""
+        """Dead-letter the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
         cursor, run = self._held(topic, consumer, message)
@@ -414,7 +416,7 @@ class Queues:
         topic = cursor.partition.topic
         topic.groups[cursor.group].maybe_sample(now_ms)
         self._decide(cursor, [event], now_ms)
-        self._free_consumer(cursor, topic.groups[cursor.group], lease, run.end - run.start)
+        self.free_consumer(cursor, topic.groups[cursor.group], lease, run.end - run.start)
         cursor.engine.give_back(lease, run.start, run.end, attempt, due_ms)
         remember_failure(cursor, event, self._state.clock.wall_ms())
         if cursor.engine.exhausted:
@@ -433,7 +435,7 @@ class Queues:
     def extend_leases(
         self, consumer: GroupConsumer, leases: list[tuple[int, int]], duration_ms: int
     ) -> Steps[list[tuple[int, int]]]:
-        """Extend what the consumer still holds, each a partition and a lease; return those it does not."""
+        """Extend leases, each given by partition and number; return those that are lost."""
         topic = self._open_topic(consumer, "extend")
         kept_ms = extension_ms(f"{duration_ms}ms")
         lost: list[tuple[int, int]] = []
@@ -467,14 +469,14 @@ class Queues:
         partition = topic.partitions[message.partition]
         cursor: GroupCursor = partition.groups[message.group]
         run = run_of(message)
-        error = _missing(cursor, run)
+        error = missing_run(cursor, run)
         if error is not None:
             raise error
         return cursor, run
 
-    # Answers to clients that name a message by its place, whoever received it.
+    # Requests that name a message by partition, lease and offset, whichever consumer received it.
 
-    def settle_place(
+    def ack_by_lease(
         self, name: str, group_name: str, number: int, lease: int, offset: int, last: bool
     ) -> Steps[bool]:
         """Ack a message that was received, also if it is due again or was received again.
@@ -501,7 +503,7 @@ class Queues:
             yield from journal_durable(cursor.partition)
         return True
 
-    def retime_place(
+    def change_visibility(
         self,
         name: str,
         group_name: str,
@@ -537,7 +539,7 @@ class Queues:
     # Time.
 
     def look(self, cursor: GroupCursor) -> None:
-        """The cursor's alarm rang: take back overdue leases and wake the consumers that can have them."""
+        """The alarm of a cursor: take back overdue leases and wake consumers."""
         partition = cursor.partition
         if partition.closed:
             return  # Its leases are the next owner's.
@@ -579,7 +581,7 @@ class Queues:
         consumer.group.topic.wake()
 
     def unsettled(self, consumer: GroupConsumer, number: int, leases: list[int]) -> list[Run]:
-        """What of these leases of a partition is still in the consumer's hands."""
+        """The unsettled parts of these leases of a partition."""
         if consumer.closed:
             return []
         engine = consumer.group.topic.partition(number).groups[consumer.group.name].engine
@@ -594,7 +596,7 @@ class Queues:
     def keep(
         self, consumer: GroupConsumer, leases: AbstractSet[tuple[int, int]], disconnected: bool = False
     ) -> None:
-        """A consumer has only these (partition, lease): give back its others."""
+        """Keep only these leases of a consumer (partition, lease) and release its others."""
         now_ms = self._state.clock.steady_ms()
         before = consumer.in_flight
         for partition in consumer.group.topic.partitions:
@@ -612,7 +614,7 @@ class Queues:
         kept: AbstractSet[int] = frozenset(),
         disconnected: bool = False,
     ) -> int:
-        """Give back what a consumer holds, except ``kept``; return how many messages that are."""
+        """Release the leases of a consumer, except ``kept``; return how many messages they had."""
         released = 0
         why, failure = (
             (events.DISCONNECTED, CONNECTION_LOST) if disconnected else (events.RELEASED, NO_FAILURE)
@@ -636,7 +638,7 @@ def partitions_of(topic: Topic, runs: list[LeaseRun]) -> list[Partition]:
 
 
 def _until_arrival(consumer: GroupConsumer, room: int, until_ms: int) -> Steps[None]:
-    """Wait for something to happen on the topic."""
+    """Wait until something is published to the topic, or its state changes."""
     arrival = Arrival(consumer.group.topic, until_ms)
     if room > 0:
         yield from _while_hungry(consumer, arrival)
@@ -645,7 +647,7 @@ def _until_arrival(consumer: GroupConsumer, room: int, until_ms: int) -> Steps[N
 
 
 def _while_hungry(consumer: GroupConsumer, step: Arrival | GiveWay) -> Steps[None]:
-    """Others see meanwhile that the consumer could do something."""
+    """Count the consumer as waiting meanwhile, for its fair share."""
     hungry = consumer.group.hungry
     hungry[consumer.number] = consumer
     try:
@@ -655,7 +657,7 @@ def _while_hungry(consumer: GroupConsumer, step: Arrival | GiveWay) -> Steps[Non
 
 
 def _ahead(consumer: GroupConsumer, now_ms: int) -> int:
-    """How many messages the consumer works off in ``AHEAD_MS``, by what it has done of late."""
+    """How many messages the consumer processes in ``AHEAD_MS``, judged by its recent acks."""
     elapsed_ms = now_ms - consumer.paced_ms
     if elapsed_ms >= PACE_MS:
         consumer.ahead = (consumer.answered - consumer.paced) * AHEAD_MS // elapsed_ms
@@ -676,7 +678,7 @@ def _held_at(cursor: GroupCursor, number: int, offset: int) -> Lease | None:
 
 
 def _check_apart(runs: list[Run]) -> None:
-    """Refuse runs that overlap: a message has one answer."""
+    """Refuse runs that overlap: a message is settled once."""
     ordered = sorted(runs)
     for before, after in pairwise(ordered):
         if before[:2] == after[:2] and before[3] > after[2]:
@@ -689,7 +691,7 @@ def _failure_of(reason: Any) -> Failure:
     return describe_error(reason)
 
 
-def _missing(cursor: GroupCursor, run: LeaseRun) -> PenstockError | None:
+def missing_run(cursor: GroupCursor, run: LeaseRun) -> PenstockError | None:
     """Why the run cannot be settled; None if it can.
 
     "Settled before" means all of it: a client that repeats an ack takes that for the answer to its first.
@@ -705,7 +707,7 @@ def _missing(cursor: GroupCursor, run: LeaseRun) -> PenstockError | None:
 
 
 def _graver(one: PenstockError | None, other: PenstockError | None) -> PenstockError | None:
-    """Which of two errors to tell: what was lost may come again, what was settled does not."""
+    """The more serious of two errors: a lost lease leads to a redelivery, a second settlement does not."""
     if one is None or isinstance(other, LeaseLost):
         return one if isinstance(one, LeaseLost) else other
     return one

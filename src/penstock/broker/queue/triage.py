@@ -104,7 +104,7 @@ class Triage:
         return sorted(errors, key=lambda error: (-error.count, -error.last_seen_ms, error.topic))
 
     def _dead_letter_partitions(self, name: str | None) -> Iterator[Partition]:
-        """Where the dead letters are; those of a topic that was deleted are still there."""
+        """The partitions with dead letters, also of topics that were deleted since."""
         if name is None:
             named = {topic.settings.dead_letter_topic for topic in self._state.topics.values()}
             names = sorted(
@@ -115,6 +115,8 @@ class Triage:
             names = [source.settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX]
         for known in names:
             topic = self._state.topics.get(known)
+            if topic is not None:
+                self._state.readable(known)  # Raises if letters are being loaded.
             for partition in topic.partitions if topic is not None else []:
                 if not partition.topic.deleted:  # As it may be by now.
                     yield partition
@@ -132,5 +134,5 @@ def _tally(tallies: dict[tuple[str, str], Tally], about: About) -> Tally:
 
 
 def _text(value: bytes | None) -> str:
-    """Of a header, which somebody may have forged."""
+    """The text of a header; clients may have written anything into it."""
     return (value or b"").decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 A single broker keeps them in files (``topic/local_registry.py``).  In a cluster they are entries
 of the metadata log: ``create_topic`` and the like write one, and return when this node has applied it, with
-``Topics.make``, ``Topics.change``, ``Topics.remove``, ``Access.load`` and ``GroupConfigs.load``.
+``Topics.make``, ``Topics.change``, ``Topics.remove`` and the ``load`` of the service that owns a document.
 """
 
 from typing import Final, Protocol
@@ -12,6 +12,7 @@ from penstock.config.broker import TopicSettings
 
 ACCESS: Final = "access.json"  # Keys, users, quotas and ACLs.
 GROUPS: Final = "groups.json"  # Settings of Kafka groups.
+SCHEMAS: Final = "schemas.json"  # The schema registry.
 
 GENERATION_BITS: Final = (
     20  # Of a Kafka group's generation: those of one epoch.  The others are for the epoch,
@@ -21,25 +22,36 @@ GENERATION_EPOCHS: Final = 1 << 11  # in turn: a generation is a signed number o
 
 class Registry(Protocol):
     def owner(self, topic: str, number: int) -> tuple[int, int] | None:
-        """Node and epoch of a partition that another node has; None: it is to be opened or made here."""
+        """Node and epoch of a partition that another node owns; None: it is to be opened or created here."""
         ...
 
     # Topics.  The request was checked; it may fail all the same if another node was quicker.
 
     def create_topic(self, name: str, settings: TopicSettings, *, limited: bool) -> Steps[None]:
-        """``limited``: only if there may be another one."""
+        """``limited``: refuse it if the broker has as many topics as it may have."""
         ...
 
     def alter_topic(self, name: str, settings: TopicSettings) -> Steps[None]: ...
 
     def delete_topic(self, name: str) -> Steps[None]: ...
 
-    # Documents: ``ACCESS`` and ``GROUPS``, each written as a whole.
+    def store_segments(self, topic: str, number: int, end: int) -> Steps[None]:
+        """Wait until old segments, which begin below an offset, are as durable as what is appended.
+
+        They were put into the log, and are on the disk of this node.
+        """
+        ...
+
+    # Documents: ``ACCESS``, ``GROUPS`` and ``SCHEMAS``, each written as a whole.
 
     def read(self, name: str) -> bytes | None: ...
 
+    def refresh_topic(self, name: str) -> Steps[None]:
+        """Wait until this node has the topic, if another node has created it."""
+        ...
+
     def write(self, name: str, data: bytes) -> Steps[None]:
-        """Replace a document; an error means that it is as it was."""
+        """Replace a document; after an error it is unchanged."""
         ...
 
     # Numbers.
@@ -54,11 +66,15 @@ class Registry(Protocol):
         ...
 
     def reserve_generations(self, latest: int) -> None:
-        """Groups have come to this generation."""
+        """Note that groups have reached this generation."""
         ...
 
     def group_epoch(self, group: str) -> int:
         """Since when this node coordinates a Kafka group; 0: there is no cluster."""
+        ...
+
+    def check_coordinator(self, group: str, epoch: int) -> None:
+        """Refuse commits of a node that coordinates a group no longer (``NotOwner``)."""
         ...
 
     @property
@@ -68,5 +84,5 @@ class Registry(Protocol):
 
 
 def first_generation(epoch: int) -> int:
-    """Beyond the generations that groups have come to at the nodes which coordinated them before."""
+    """A generation above all that groups have reached at their former coordinators."""
     return epoch % GENERATION_EPOCHS << GENERATION_BITS

@@ -25,7 +25,7 @@ from penstock.wire.records import CONTROL, DEDUP, SCHEDULED
 
 logger = logging.getLogger("penstock")
 
-VERSION: Final = 2  # 1 knew no transactions; it is made anew.
+VERSION: Final = 2  # 1 had no transactions; it is rebuilt.
 
 
 def save_producer_snapshot(partition: Partition) -> None:
@@ -44,7 +44,7 @@ def save_producer_snapshot(partition: Partition) -> None:
         ]
     )
     try:
-        # Not synced: a torn one is noticed, and made anew from the log.
+        # Not synced: a torn one is detected and rebuilt from the log.
         replace_file(
             partition.topic.files,
             f"{partition.directory}/digest",
@@ -57,7 +57,7 @@ def save_producer_snapshot(partition: Partition) -> None:
 
 
 def load_producer_snapshot(partition: Partition, now_ms: int) -> None:
-    """Restore what it says: from the snapshot, and from the batches after it.
+    """Restore the state from the snapshot and from the batches after it.
 
     Their producers count as of ``now_ms``: the records may have times of their own.
     """
@@ -93,7 +93,7 @@ def _walk(partition: Partition, start: int, now_ms: int) -> None:
 
 
 def _read(partition: Partition) -> int:
-    """Take over what the file says; returns the offset up to which it holds."""
+    """Apply the snapshot file; returns the offset that it covers."""
     path = f"{partition.directory}/digest"
     data = partition.topic.files.read_file(path) if partition.topic.files.exists(path) else b""
     if len(data) <= 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):  # Zeros have a sum of zero.

@@ -36,17 +36,18 @@ from penstock.schedule.schedule import Schedule
 
 JOURNAL: Final = "journal"  # The folders in that of a partition.
 SCHEDULE: Final = "schedule"
-# More than a process lends that its journal does not know of: a second's leases.
+INTENTS: Final = "intents"  # In the folder of the topic; it belongs to partition 0.
+# More leases than a journal can lack after a crash: those of a second.
 LEASES_FORGOTTEN_MAX: Final = 1 << 20
 
 
 def log_config(settings: TopicSettings) -> LogConfig:
-    """How the topic's data log is kept."""
+    """The configuration of the topic's data log."""
     return LogConfig(segment_bytes=settings.segment_bytes, durability=settings.durability)
 
 
 def open_partition(state: State, topic: Topic, number: int, epoch: int = 0) -> Partition:
-    """Open one partition with everything that hangs on it, or begin it; ``epoch``: see ``Partition``."""
+    """Open or create one partition with its journal and schedule; ``epoch``: see ``Partition``."""
     directory = f"{topic.directory}/{number}"
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
     partition.epoch = partition.log.leader_epoch = epoch
@@ -73,7 +74,7 @@ def open_partition(state: State, topic: Topic, number: int, epoch: int = 0) -> P
 
 
 def new_partition(state: State, topic: Topic, number: int) -> Partition:
-    """A partition that has nothing on disk: it costs no system call."""
+    """A partition without any files, created without a system call."""
     log = Log(topic.files, f"{topic.directory}/{number}", log_config(topic.settings), new=True)
     partition = Partition(topic, number, log)
     partition.snapshot_segments = log.segment_count
@@ -82,7 +83,7 @@ def new_partition(state: State, topic: Topic, number: int) -> Partition:
 
 
 def open_journal(state: State, partition: Partition) -> Journal:
-    """The partition's journal, begun if it has none."""
+    """The partition's journal, created if it has none."""
     if partition.journal is None:
         directory = f"{partition.directory}/{JOURNAL}"
         files = partition.topic.files
@@ -92,7 +93,7 @@ def open_journal(state: State, partition: Partition) -> Journal:
 
 
 def open_schedule(state: State, partition: Partition) -> Schedule:
-    """The partition's schedule, begun if it has none."""
+    """The partition's schedule, created if it has none."""
     if partition.schedule is None:
         directory = f"{partition.directory}/{SCHEDULE}"
         files = partition.topic.files
@@ -103,7 +104,7 @@ def open_schedule(state: State, partition: Partition) -> Schedule:
 
 
 def _replay(partition: Partition) -> bool:
-    """Do again what was decided; False if some of it cannot be read."""
+    """Replay the journal; False if a part of it cannot be read."""
     journal = partition.journal
     assert journal is not None
     snapshot = journal.load_snapshot()
@@ -128,9 +129,9 @@ def _replay(partition: Partition) -> bool:
 
 
 def _settle_in(state: State, partition: Partition, whole: bool) -> None:
-    """Give back what the last process held, and forget what the log has lost.
+    """Give back the leases of the last process, and forget offsets that the log has lost.
 
-    If the journal is not ``whole``, a lease may be unknown, whose messages nobody would hand out any more.
+    If the journal is not ``whole``, a lease may be unknown, whose messages would never be delivered again.
     Then only what is settled counts: everything else is delivered again, as if for the first time.
     """
     journal = partition.journal
@@ -161,7 +162,7 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
 
 
 def _give_back_all(state: State, journal: Journal, cursor: GroupCursor, now_ms: int) -> None:
-    """What the last process had lent comes again."""
+    """Give back all leases of the last process."""
     counted = _counted(state)
     for lease in list(cursor.engine.leases.values()):
         for start, end in lease.unsettled():
@@ -176,7 +177,7 @@ def _give_back_all(state: State, journal: Journal, cursor: GroupCursor, now_ms: 
 
 
 def _counted(state: State) -> int:
-    """By how much the end of a process raises the attempt of what it had lent.
+    """How much the end of a process adds to the attempts of the messages that it had leased.
 
     It counts if the consumer was in that process, and so ended with it: the message may be why.
     """
@@ -190,17 +191,17 @@ def _held_end(partition: Partition, wall_ms: int) -> int:
 
 
 def _number_on(engine: DeliveryEngine, number: int) -> None:
-    """Give no number again that the last process gave, or who was lent it could answer for another.
+    """Continue the lease numbers: a late ack must not settle another lease.
 
-    One that ended suddenly has lent more than its journal knows of.  By the clock, or in a cluster by the
-    epoch, all of that is behind ``number``.
+    A process that crashed has leased more than its journal says.  By the clock, or in a cluster by the
+    epoch, all those numbers are below ``number``.
     """
     set_back = number <= engine.next_number
     engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
 
 def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> list[events.AnyEvent]:
-    """What a group knows of the offsets up to ``end``, told anew; if not ``whole``, only what is settled."""
+    """Events that restore a group's state up to the offset ``end``; only settled offsets unless ``whole``."""
     engine, group = cursor.engine, cursor.number
     written: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
     for start, stop in engine.done.ranges():
@@ -214,11 +215,17 @@ def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> l
     for lease in engine.leases.values():
         attempt = lease.attempt + _counted(state)
         waiting += [(start, stop, attempt, 0) for start, stop in lease.unsettled()]
+    prepared = {start: number for start, stop, _, number in engine.prepared_ranges() if stop <= end}
+    waiting += [(start, stop, attempt, 0) for start, stop, attempt, _ in engine.prepared_ranges()]
     # By rising offsets, as they were handed out: each lane's cursor follows.
     waiting = sorted(waiting) if whole else []
     for number, (start, stop, attempt, due_ms) in enumerate(waiting, engine.next_number):
         if start < end:
             stop = min(stop, end)
+            if start in prepared:
+                written.append(events.Leased(group, prepared[start], start, stop, attempt, 0, ""))
+                written.append(events.prepared(group, prepared[start], start, stop, attempt))
+                continue
             written.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
             written.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
     if cursor.settings.kind == "stream":
@@ -227,7 +234,7 @@ def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> l
 
 
 def _kept_commit(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
-    """The place of a stream group, which was told or not, within what is left of the log."""
+    """The position of a stream group, committed or not, within what is left of the log."""
     commit = cursor.commit
     if commit is None:
         return [events.Forgotten(cursor.number, min(cursor.committed, end))]
@@ -237,7 +244,7 @@ def _kept_commit(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
 
 
 def behind(cursor: GroupCursor) -> int:
-    """The first offset that the group is not done with."""
+    """The first offset that the group has not settled or committed."""
     return cursor.committed if cursor.settings.kind == "stream" else cursor.engine.floor
 
 
@@ -262,7 +269,8 @@ def rebuild_gate(cursor: GroupCursor) -> None:
         return
     cursor.gate.clear()
     cursor.unparked.clear()
-    for start, end, due_ms in cursor.engine.waiting_ranges():
+    prepared = [(start, end, 0) for start, end, _, _ in cursor.engine.prepared_ranges()]
+    for start, end, due_ms in sorted(cursor.engine.waiting_ranges() + prepared):
         for record in cursor.records(start, end):
             admitted = record.key is None or cursor.gate.admit(record.offset, record.key)
             if admitted and due_ms == PARKED_MS:

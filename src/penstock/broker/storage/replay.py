@@ -15,16 +15,16 @@ from penstock.broker.state import AttemptHistory, GroupCursor, Partition
 from penstock.config.backoff import Backoff
 from penstock.config.broker import GroupSettings
 from penstock.delivery import events
-from penstock.delivery.engine import DeliveryEngine
+from penstock.delivery.engine import HELD, DeliveryEngine
 from penstock.groups.commits import Commit
 
 END = -1  # In the place of an offset, as Kafka's clients say it.
-EPOCH_BITS = 40  # Leases of one epoch: more than a partition lends in years.
+EPOCH_BITS = 40  # Leases of one epoch: enough for years.
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
 
 def lease_number(partition: Partition, wall_ms: int) -> int:
-    """Above all that were given before this time, by any engine: none lends 256 ranges in a millisecond.
+    """A number above all that any engine used before: none leases 256 ranges in a millisecond.
 
     In a cluster it goes by the partition's epoch, since the clocks of two nodes may differ.
     """
@@ -42,7 +42,7 @@ def new_engine(settings: GroupSettings, floor: int, partition: Partition, wall_m
 def apply(
     partition: Partition, numbers: dict[int, GroupCursor], event: events.AnyEvent, time_ms: int
 ) -> None:
-    """Do to the partition's groups what the event says was done."""
+    """Apply an event to the partition's groups."""
     match event:
         case events.GroupSet():
             _apply_group(partition, numbers, event, time_ms)
@@ -83,7 +83,7 @@ def _apply_group(
 
 
 def change_settings(cursor: GroupCursor, settings: GroupSettings) -> None:
-    """Give a group new settings while it runs; its place and its leases stay."""
+    """Change the settings of a running group; its position and its leases stay."""
     cursor.settings = settings
     cursor.backoff = Backoff.decode(settings.backoff)
     cursor.uncommitted = settings.uncommitted
@@ -95,16 +95,17 @@ def _apply_leased(cursor: GroupCursor, event: events.Leased) -> None:
 
 
 def _apply_settled(cursor: GroupCursor, event: events.Settled) -> None:
-    if event.lease not in cursor.engine.leases:
+    if cursor.engine.settle(event.lease, event.start, event.end) != HELD:
         cursor.engine.settle_free(event.start, event.end)
-    else:
-        cursor.engine.settle(event.lease, event.start, event.end)
     forget_failures(cursor, event.start, event.end)
 
 
 def _apply_given_back(cursor: GroupCursor, event: events.GivenBack) -> None:
-    if event.lease in cursor.engine.leases:
-        cursor.engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms)
+    engine = cursor.engine
+    if event.why == events.PREPARED:
+        engine.hold(event.lease, event.start, event.end, durably=True)
+    elif engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms) != HELD:
+        engine.let_go(event.lease, event.start, event.end, event.due_ms)  # If it was prepared.
 
 
 def _apply_extended(cursor: GroupCursor, event: events.Extended) -> None:
@@ -119,19 +120,19 @@ def _apply_sought(cursor: GroupCursor, event: events.Sought) -> None:
 
 
 def moved(commit: Commit | None, offset: int) -> Commit:
-    """The place of a group that an operator has moved: it does not expire, and the group is what it was."""
+    """The commit of a group that an operator has moved: it does not expire, and the group is what it was."""
     return Commit(offset, protocol="" if commit is None else commit.protocol)
 
 
-def place(partition: Partition, offset: int) -> int:
-    """The place that a commit means; some of Kafka's clients commit -2 for the beginning, -1 for the end."""
+def committed_offset(partition: Partition, offset: int) -> int:
+    """The offset that a commit means; some of Kafka's clients commit -2 for the beginning, -1 for the end."""
     if offset >= 0:
         return offset
     return partition.log.end if offset == END else partition.log.start
 
 
 def _apply_committed(cursor: GroupCursor, event: events.Committed) -> None:
-    cursor.committed = place(cursor.partition, event.offset)
+    cursor.committed = committed_offset(cursor.partition, event.offset)
     cursor.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms, event.protocol)
 
 
@@ -164,11 +165,11 @@ _APPLY: dict[type[events.Event], Callable[[GroupCursor, Any], None]] = {
 }
 
 # Given back without a failure: the consumer did nothing wrong.
-_NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED})
+_NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED, events.PREPARED})
 
 
 def remember_failure(cursor: GroupCursor, event: events.GivenBack, now_ms: int) -> None:
-    """Keep what a dead letter will want to say about this range."""
+    """Remember a failed attempt of this range, for its dead letter."""
     if event.why in _NO_FAILURE or (event.why == events.RESTARTED and event.attempt == event.failed_attempt):
         return
     for offset in range(event.start, event.end):
@@ -185,14 +186,14 @@ def remember_failure(cursor: GroupCursor, event: events.GivenBack, now_ms: int) 
 
 
 def forget_failures(cursor: GroupCursor, start: int, end: int) -> None:
-    """The range is settled; its failures are in the journal if someone asks."""
+    """Forget the failures of a settled range; traces read them from the journal."""
     if cursor.failures:
         for offset in range(start, end):
             cursor.failures.pop(offset, None)
 
 
 def finish(cursor: GroupCursor, start: int, end: int) -> None:
-    """The range is settled: its failures are history, and the next message of its key may go."""
+    """The range is settled: forget its failures, and let the next message of its key go."""
     forget_failures(cursor, start, end)
     if cursor.gate is not None:
         for offset in range(start, end):
@@ -203,7 +204,7 @@ def finish(cursor: GroupCursor, start: int, end: int) -> None:
 
 
 def snapshot_state(partition: Partition) -> dict[str, Any]:
-    """Everything replay would otherwise have to work out again."""
+    """The state that replay would otherwise have to rebuild."""
     return {
         "groups": [
             {
@@ -244,7 +245,7 @@ def _encoded_commit(commit: Commit | None) -> list[Any] | None:
 def _commit(stored: dict[str, Any], cursor: GroupCursor) -> Commit | None:
     if "commit" in stored:
         return None if stored["commit"] is None else Commit(*stored["commit"])
-    # A snapshot that does not say: whoever is past the beginning was told so.
+    # An older snapshot does not have it: a group beyond the beginning has committed.
     return Commit(cursor.committed) if cursor.committed > cursor.engine.floor else None
 
 

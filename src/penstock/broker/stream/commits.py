@@ -24,7 +24,7 @@ from penstock.broker.observability.tracing import check_offset
 from penstock.broker.state import Group, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Steps
 from penstock.broker.storage.recovery import open_journal
-from penstock.broker.storage.replay import place
+from penstock.broker.storage.replay import committed_offset
 from penstock.broker.topic.groups import Groups, journal_durable
 from penstock.delivery import events
 from penstock.errors import GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, OffsetOutOfRange
@@ -33,11 +33,11 @@ from penstock.types import NAME_LENGTH_MAX
 
 NOBODY: Final = "a caller from outside"  # In the place of a member's name.
 METADATA_BYTES_MAX: Final = 4096  # As Kafka's.
-RENEWAL_MS: Final = 3600_000  # A place that is told again and again is written this often.
+RENEWAL_MS: Final = 3600_000  # A repeated commit of the same offset is written this often.
 
 
-class Commits:
-    """The places of stream groups."""
+class OffsetCommits:
+    """Stores and returns the committed offsets of stream groups."""
 
     def __init__(self, state: State, groups: Groups) -> None:
         self._state = state
@@ -45,23 +45,31 @@ class Commits:
         self._held: Counter[tuple[str, str, int]] = Counter()  # By group, topic, partition.
 
     def commit_offsets(self, name: str, group_name: str, offsets: dict[int, int]) -> Steps[None]:
-        """Set a stream group's place from outside; the group is made if it is not there."""
+        """Set the committed offsets of a stream group; the group is created if it is missing."""
         topic = self._state.topic(name)
         _check_offsets(topic, offsets)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"})
         yield from self._commit(group, {number: Commit(offset) for number, offset in offsets.items()})
 
-    def commit(self, name: str, group_name: str, commits: Mapping[int, Commit]) -> Steps[None]:
-        """The same for Kafka's clients: with notes, with any name, and wherever they like."""
+    def commit(
+        self, name: str, group_name: str, commits: Mapping[int, Commit], epoch: int | None = None
+    ) -> Steps[None]:
+        """``commit_offsets`` for Kafka clients: with metadata, any group name, and any offset.
+
+        ``epoch`` is that of the coordinator in a cluster, and is compared in the step that writes; None: the
+        commit has been decided, as part of a transaction.
+        """
         topic = self._state.topic(name)
         check_group_id(group_name)
         for number, commit in commits.items():
             topic.partition(number)
             check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
-        kafka_group = self._state.member_groups.get(group_name)
+        kafka_group = self._state.kafka_groups.get(group_name)
         protocol = protocol_of(group) if kafka_group is None else kafka_group.machine.protocol_type or ""
         wall_ms = self._state.clock.wall_ms()
+        if epoch is not None:
+            self._state.registry.check_coordinator(group_name, epoch)
         stamped = {
             number: replace(commit, told_ms=wall_ms, protocol=commit.protocol or protocol)
             for number, commit in commits.items()
@@ -69,7 +77,7 @@ class Commits:
         yield from self._commit(group, stamped)
 
     def check_kind(self, name: str, group_name: str) -> None:
-        """Refuse places for a group that is a queue group on the topic."""
+        """Refuse committed offsets for a group that is a queue group on the topic."""
         group = self._state.topic(name).groups.get(group_name)
         if group is not None and group.settings.kind != "stream":
             raise GroupKindMismatch(operation="commit", kind="queue", group=group_name)
@@ -95,16 +103,16 @@ class Commits:
         journal = open_journal(self._state, partition)
         journal.commit([committed(cursor, commit)], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
-        reached = place(partition, commit.offset)
+        reached = committed_offset(partition, commit.offset)
         read = max(reached - cursor.committed, 0)
         group.delivered += read
         group.acked += read
         cursor.committed, cursor.commit = reached, commit
 
-    # What was told.
+    # Committed offsets.
 
     def read(self, name: str, group_name: str) -> dict[int, Commit]:
-        """The places of a stream group, by partition; none if there is no such group."""
+        """The committed offsets of a stream group, by partition; none if there is no such group."""
         topic = self._state.readable(name)
         group = topic.groups.get(group_name)
         if group is None or group.settings.kind != "stream":
@@ -113,7 +121,7 @@ class Commits:
         return {number: cursor.commit for number, cursor in cursors if cursor.commit is not None}
 
     def forget(self, name: str, group_name: str, numbers: Iterable[int]) -> Steps[None]:
-        """The group has no place on these partitions any more; it begins anew there."""
+        """Remove the group's committed offsets on these partitions; it starts again there."""
         topic = self._state.topic(name)
         group = topic.group(group_name)
         if group.settings.kind != "stream":
@@ -133,20 +141,20 @@ class Commits:
     # Transactions.
 
     def hold(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
-        """A transaction will commit these, or not."""
+        """Note that an open transaction may commit these."""
         self._held.update((group_name, name, number) for number in numbers)
 
     def release(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
         self._held.subtract((group_name, name, number) for number in numbers)
-        self._held += Counter()  # Without those that nobody holds.
+        self._held += Counter()  # Without those that are not held.
 
     def unsettled(self, name: str, group_name: str, number: int) -> bool:
-        """Whether a transaction may move this place yet."""
+        """Whether an open transaction may still change this committed offset."""
         return self._held[group_name, name, number] > 0
 
 
 def protocol_of(group: Group) -> str:
-    """What the members were that a Kafka group had on a topic; empty if it had none.
+    """The protocol of the members that a Kafka group had on a topic; empty if it had none.
 
     Kafka's admin clients tell by it whether an empty group is one of consumers.
     """
@@ -171,28 +179,28 @@ def committed(cursor: GroupCursor, commit: Commit) -> events.Committed:
 
 
 def is_stale(known: Commit, commit: Commit) -> bool:
-    """Whether the same place is worth writing down again, for the time at which it was told."""
+    """Whether a repeated commit is written again, because the time of the last one is old."""
     if known.told_ms < 0 or commit.told_ms < 0:
         return known.told_ms != commit.told_ms
     return commit.told_ms - known.told_ms >= RENEWAL_MS
 
 
 def check_group_id(name: Any) -> None:
-    """Kafka's clients name their groups as they like; only the broker's own names are not theirs."""
+    """Refuse group names that the broker uses itself; Kafka's clients may use all others."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or name.startswith("__"):
         why = "it is empty, too long, or begins like the broker's own"
         raise InvalidName(kind="group", name=str(name)[:20], why=why)
 
 
 def check_commit(commit: Commit) -> None:
-    """Refuse a place that is none, and a note that is too long."""
+    """Refuse an invalid offset, and metadata that is too long."""
     if len(commit.metadata.encode()) > METADATA_BYTES_MAX:
         why = f"it has more than {METADATA_BYTES_MAX} bytes"
         raise InvalidValue(name="metadata", value=commit.metadata[:20], why=why)
 
 
 def _check_offsets(topic: Topic, offsets: dict[int, int]) -> None:
-    """Before anything is written: all of them, or none."""
+    """Check all offsets before any of them is written."""
     if not isinstance(offsets, dict):
         raise InvalidValue(name="offsets", value=offsets, why="it is a dict of partitions and offsets")
     for number, offset in offsets.items():

@@ -44,14 +44,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawFetched(Fetched, frozen=True, kw_only=True, gc=False):
-    """Batches with their transactions; up to ``end`` all transactions are decided."""
+    """Batches and their transactions; up to ``end`` all transactions are decided."""
 
     safe: int  # What is below is durable, also of transactions that are still open.
     aborted: list[tuple[int, int]]  # Producer and first offset of transactions that do not count.
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in a partition."""
+    """An offset in a partition, with the time and epoch of its record."""
 
     offset: int  # NOWHERE if there is none.
     timestamp: int = NOWHERE
@@ -73,7 +73,7 @@ class Fetching:
         partition = self._state.readable(name, number).partition(number)
         log = partition.log
         if journal:
-            if partition.journal is None:  # Nobody has read here yet: it is as if it were empty.
+            if partition.journal is None:  # There is no group yet: treated as empty.
                 return _nothing_yet(offset)
             log = partition.journal.log
             if offset >= log.high:
@@ -123,7 +123,7 @@ class Fetching:
         return found
 
     def arrival(self, name: str, until_ms: int) -> Steps[None]:
-        """Wait until something happens on a topic, at most until then."""
+        """Wait until something is published to a topic, at most until that time."""
         topic = self._state.topic(name)
         yield Arrival(topic, until_ms)
 
@@ -144,7 +144,7 @@ class Fetching:
 
 
 def _write_down(partition: Partition) -> Steps[None]:
-    """What was only noted, to the end of the journal, where readers may see it."""
+    """Write buffered events to the journal, where readers can see them."""
     assert partition.journal is not None
     partition.journal.flush()
     yield from journal_durable(partition)

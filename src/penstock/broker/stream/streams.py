@@ -60,7 +60,7 @@ class Streams:
             )
 
     def heartbeat(self, consumer: GroupConsumer) -> None:
-        """Say what the consumer works on, and take what it is given; who was evicted joins again."""
+        """Report the partitions of a consumer, and get its assignment; an evicted consumer joins again."""
         group = consumer.group
         now_ms = self._state.clock.steady_ms()
         group.maybe_sample(now_ms)
@@ -78,7 +78,7 @@ class Streams:
             consumer.positions[number] = self._committed(group, number)
         if revoked:
             group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
-            group.topic.wake()  # Somebody else may begin with them.
+            group.topic.wake()  # Another consumer may begin with them.
         if consumer.on_assignment is not None and before != consumer.positions.keys():
             consumer.on_assignment(sorted(consumer.positions))
         self._set_alarm(group)
@@ -118,7 +118,7 @@ class Streams:
     def _read_partition(
         self, consumer: GroupConsumer, partition: Partition, limit: int
     ) -> tuple[list[Any], int]:
-        """The next messages of one partition, in whatever form the consumer takes them, and how many.
+        """The next messages of one partition, in the form that the consumer takes, and their number.
 
         None if some of them have to be fetched from the store first: the topic wakes the consumer then.
         """
@@ -176,7 +176,7 @@ class Streams:
             message.mark_settled()
 
     def commit_offsets(self, consumer: GroupConsumer, offsets: dict[int, int]) -> Steps[None]:
-        """Commit up to these offsets, by partition: what comes next is the offset itself."""
+        """Commit these offsets, by partition; each is the next offset to read."""
         for number, offset in offsets.items():
             log = consumer.group.topic.partition(number).log
             if not 0 <= offset <= log.high:
@@ -217,7 +217,7 @@ class Streams:
             yield from journal_durable(partition)
 
     def resume(self, consumer: GroupConsumer, positions: dict[int, int]) -> None:
-        """A consumer came back, and has read up to these offsets: what else it was sent, it never saw.
+        """A client has reconnected and has read up to these offsets; what else was sent is sent again.
 
         Of a partition that it does not name, it has seen nothing.
         """
@@ -246,7 +246,7 @@ class Streams:
         group.topic.wake()
 
     def look(self, group: Group) -> None:
-        """The group's alarm rang: members that fell silent lose their partitions."""
+        """The alarm of a group: members whose session has expired lose their partitions."""
         if group.coordinator.tick(self._state.clock.steady_ms()):
             group.topic.wake()
         self._set_alarm(group)

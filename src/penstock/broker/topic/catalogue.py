@@ -25,12 +25,16 @@ from penstock.broker.state import State, Topic
 from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.config.broker import TopicSettings
 from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicDamaged
-from penstock.log.files import Lock, keep_private
+from penstock.log.files import Files, Lock, keep_private
 
 FORMAT_VERSION = 1
+MANIFEST = "penstock.json"
+# The directory is becoming a cluster, or a cluster is becoming this directory; see cluster/conversion.
+CONVERSION = "conversion.json"
+LEAVING = "leaving"
 SECRETS = ("access.json", "audit.log", "audit.log.1")  # Older versions left them readable for everybody.
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
-# If nobody knows any more which were given: more than can have been, without a trace in any log.
+# If penstock.json is lost: more ids than can have been assigned without a trace in any log.
 PRODUCERS_FORGOTTEN_MAX = 1 << 24
 GENERATIONS_SINCE = 1_700_000_000  # Seconds since 1970; no group comes to a generation each second.
 GENERATION_BLOCK = 1000  # Generations of Kafka's groups, too ...
@@ -55,7 +59,7 @@ class Catalogue:
         self._state = state
         self._files = state.files
         self._topics_path = f"{state.directory}/topics"
-        self._manifest_path = f"{state.directory}/penstock.json"
+        self._manifest_path = f"{state.directory}/{MANIFEST}"
         self._lock: Lock | None = None
         self._manifest = Manifest()
         self._manifest_lost = False
@@ -74,6 +78,7 @@ class Catalogue:
             raise
 
     def _load(self) -> list[Topic]:
+        check_conversion(self._files, self._state.directory)
         self._keep_private()
         if self._files.exists(self._manifest_path):
             self._manifest = self._read_manifest()
@@ -98,7 +103,7 @@ class Catalogue:
         return topics
 
     def _keep_private(self) -> None:
-        """Neither messages nor password hashes are for other users of the machine."""
+        """Make the directory inaccessible to other users of the machine."""
         directory = self._state.directory
         # A directory that held something else before is not only ours; what is made in it is private.
         if self._files.exists(self._manifest_path) or self._files.list(directory) == ["LOCK"]:
@@ -118,7 +123,7 @@ class Catalogue:
             manifest = decode_checked(self._files.read_file(self._manifest_path), Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             self._manifest_lost = True
-            message = f"penstock.json is damaged ({error}); it is made again from what the logs say"
+            message = f"penstock.json is damaged ({error}); it is recreated from the logs"
             self._state.problems.report("penstock.json", "file_damaged", message)
             return Manifest()
         if manifest.format > FORMAT_VERSION:
@@ -129,7 +134,7 @@ class Catalogue:
         return manifest
 
     def _ensure_cluster_id(self) -> None:
-        """Name a directory of an earlier version."""
+        """Give a directory of an earlier version a cluster id."""
         if not self._manifest.cluster_id:
             self._manifest.cluster_id = new_cluster_id(self._state.random)
             if self._manifest_lost:
@@ -139,13 +144,13 @@ class Catalogue:
 
     @property
     def cluster_id(self) -> str:
-        """By which Kafka's clients know this directory."""
+        """The cluster id that Kafka clients see."""
         return self._manifest.cluster_id
 
     def settle(self, highest_producer: Callable[[], int]) -> None:
-        """All topics were opened.
+        """Note that all topics were opened.
 
-        What a damaged penstock.json said is made again: ids and generations beyond all that were given.
+        Recreates a damaged penstock.json, with ids and generations beyond all that were assigned.
         """
         if self._manifest_lost:
             self._manifest_lost = False
@@ -172,42 +177,43 @@ class Catalogue:
     def _topic(self, name: str, stored: StoredTopic) -> Topic:
         files = self._state.memory if stored.durability == "memory" else self._files
         directory = f"{self._topics_path}/{name}"
-        topic = Topic(name, _settings(stored), directory, files, self._state.config.dedup_ids_max)
+        topic = Topic(name, settings_of(stored), directory, files, self._state.config.dedup_ids_max)
         topic.version = self._state.new_version()
-        topic.id = (stored.id or uuid5(NAMESPACE_URL, f"penstock:{name}")).bytes
+        topic.partitions.node = self._state.lease.node
+        topic.id = topic_id(name, stored)
         return topic
 
     def new(self, name: str, settings: TopicSettings, topic_id: bytes | None = None) -> Topic:
-        """A topic that is nowhere yet, with an id of its own unless it was given one."""
-        return self._topic(name, _stored(settings, topic_id or self._state.random.randbytes(16)))
+        """A new topic, not stored yet, with a new id unless one is given."""
+        return self._topic(name, stored_topic(settings, topic_id or self._state.random.randbytes(16)))
 
     def prepare(self, topic: Topic) -> str:
-        """Make a topic's folder under a name of its own, and return that; in any thread."""
+        """Create a topic's directory under a temporary name, and return that; in any thread."""
         made = f"{self._topics_path}/.making-{topic.id.hex()}"
         self._files.make_directory(made)
-        self._files.write_file(f"{made}/topic.json", encode_checked(_stored(topic.settings, topic.id)))
+        self._files.write_file(f"{made}/topic.json", encode_checked(stored_topic(topic.settings, topic.id)))
         return made
 
     def install(self, topic: Topic, made: str) -> None:
-        """Give the folder that was made the topic's name: from now on it is there, once ``sync`` is done."""
+        """Rename the prepared directory to the topic's name; durable after ``sync``."""
         if self._files.exists(topic.directory):
-            # What a disk that was full may have left of an earlier try; nobody knows of it.
+            # A full disk may have left this from an earlier try; nothing refers to it.
             self._files.rename(topic.directory, self._going())
         self._files.rename(made, topic.directory)
         self.names[topic.id] = topic.name
 
     def _going(self) -> str:
-        """A new name for a folder that is to go."""
+        """A new name in the trash for a directory that is deleted."""
         going = f"{self._topics_path}/.going-{self._state.random.randbytes(16).hex()}"
         self.trash.append(going)
         return going
 
     def sync(self) -> None:
-        """Make sure of the names of all topics; in any thread."""
+        """Make the names of all topics durable; in any thread."""
         self._files.sync_directory(self._topics_path)
 
     def remove_some(self, folder: str, count: int) -> bool:
-        """Remove up to so many parts of a folder from the trash, and at last itself; in any thread."""
+        """Remove up to this many parts of a directory in the trash, finally the directory; in any thread."""
         partitions = [name for name in self._files.list(folder) if name.isdigit()]
         for name in partitions[:count]:
             self._files.remove_tree(f"{folder}/{name}", sync=False)
@@ -217,7 +223,7 @@ class Catalogue:
         return True
 
     def clear_partitions(self, topic: Topic, first: int) -> None:
-        """Remove what a growth that was not finished has left, from a partition on."""
+        """Remove what an unfinished growth has left, from a partition on."""
         left = [name for name in topic.files.list(topic.directory) if name.isdigit() and int(name) >= first]
         for name in left:
             topic.files.remove_tree(f"{topic.directory}/{name}", sync=False)
@@ -239,25 +245,27 @@ class Catalogue:
 
     def alter(self, topic: Topic, settings: TopicSettings) -> None:
         """Store new settings of a topic."""
-        self._files.write_file(f"{topic.directory}/topic.json", encode_checked(_stored(settings, topic.id)))
+        self._files.write_file(
+            f"{topic.directory}/topic.json", encode_checked(stored_topic(settings, topic.id))
+        )
         topic.version = self._state.new_version()
         topic.settings = settings
 
     def take_away(self, topic: Topic) -> None:
-        """Take a topic's folder out of the way: it is gone, once ``sync`` is done."""
+        """Move a topic's directory to the trash; durable after ``sync``."""
         if self._files.exists(topic.directory):
             self._files.rename(topic.directory, self._going())
         self.forget(topic)
         self._state.memory.remove_tree(topic.directory)
 
     def delete_offline(self, name: str) -> None:
-        """Take the folder of a topic that cannot be opened out of the way."""
+        """Move the directory of a topic that cannot be opened to the trash."""
         del self._state.offline[name]
         if self._files.exists(f"{self._topics_path}/{name}"):
             self._files.rename(f"{self._topics_path}/{name}", self._going())
 
     def forget(self, topic: Topic) -> None:
-        """Nobody finds it by its id any more."""
+        """Forget the id of a deleted topic."""
         self.names.pop(topic.id, None)
 
     def new_producer_id(self) -> int:
@@ -274,7 +282,7 @@ class Catalogue:
         return self._manifest.generations
 
     def reserve_generations(self, latest: int) -> None:
-        """Groups have come to this generation: after a restart they begin behind it."""
+        """Note that groups have reached this generation; after a restart they continue above it."""
         if latest + GENERATIONS_NEAR > self._manifest.generations:
             self._change_manifest(generations=latest + GENERATION_BLOCK)
 
@@ -284,10 +292,17 @@ class Catalogue:
         self._manifest = manifest  # Only now: what is not on disk is not promised.
 
     def close(self) -> None:
-        """Let another broker have the directory."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def check_conversion(files: Files, directory: str) -> None:
+    """Refuse a directory whose conversion is unfinished: only the store knows where the messages are."""
+    for name, command in ((CONVERSION, "convert"), (LEAVING, "leave")):
+        if files.exists(f"{directory}/{name}"):
+            why = f"penstock cluster {command} was interrupted; run it again"
+            raise DirectoryUnusable(directory=directory, why=why)
 
 
 def new_cluster_id(source: Random) -> str:
@@ -299,9 +314,13 @@ def new_cluster_id(source: Random) -> str:
             return text
 
 
-def _stored(settings: TopicSettings, topic_id: bytes) -> StoredTopic:
+def stored_topic(settings: TopicSettings, topic_id: bytes) -> StoredTopic:
     return StoredTopic(**msgspec.structs.asdict(settings), id=UUID(bytes=topic_id))
 
 
-def _settings(stored: StoredTopic) -> TopicSettings:
+def topic_id(name: str, stored: StoredTopic) -> bytes:
+    return (stored.id or uuid5(NAMESPACE_URL, f"penstock:{name}")).bytes
+
+
+def settings_of(stored: StoredTopic) -> TopicSettings:
     return TopicSettings(**{name: getattr(stored, name) for name in TopicSettings.__struct_fields__})

@@ -24,7 +24,7 @@ def topic_depth(topic: Topic) -> int:
 
 
 def partition_depth(partition: Partition) -> int:
-    """The same of one partition."""
+    """Messages of a partition that wait for its slowest group, or all of them if it has none."""
     lags = [group_lag(cursor) for name, cursor in partition.groups.items() if not name.startswith("__")]
     return max(lags) if lags else partition.log.end - partition.log.start
 

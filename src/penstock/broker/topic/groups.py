@@ -35,7 +35,7 @@ class Groups:
     def ensure(
         self, topic: Topic, name: str, options: GroupOptions, *, internal: bool = False
     ) -> Steps[Group]:
-        """The group, made or changed as ``options`` ask."""
+        """The group, created or changed as ``options`` ask."""
         if not internal:
             check_name("group", name)
         group = topic.groups.get(name)
@@ -52,7 +52,7 @@ class Groups:
         return group
 
     def _wanted(self, group: Group, options: GroupOptions) -> GroupSettings:
-        """The settings that a group is to have, if it can have them."""
+        """The settings that a group will have; raises if it cannot have them."""
         settings = settings_with(group.settings, options)
         _check_backoff(settings)
         if settings.kind != group.settings.kind:
@@ -66,7 +66,7 @@ class Groups:
         return settings
 
     def _change(self, topic: Topic, name: str, options: GroupOptions, internal: bool) -> Steps[Group]:
-        """Create or change the group; the caller has made sure that no one else does."""
+        """Create or change the group; the caller holds its turn."""
         group = topic.groups.get(name)
         if group is not None:
             settings = self._wanted(group, options)
@@ -91,7 +91,7 @@ class Groups:
         return group
 
     def _take_back(self, topic: Topic, name: str) -> None:
-        """Let the partitions forget a group that was not made on all of them."""
+        """Remove a group that could not be created on all partitions."""
         if topic.deleted:
             return
         for partition in topic.partitions:
@@ -106,7 +106,7 @@ class Groups:
             raise LimitReached(what="groups", limit=limit, setting="groups_max")
 
     def _write(self, topic: Topic, group: Group) -> Steps[None]:
-        """On all partitions; if there are many, others have their turns."""
+        """Write the group to all partitions, with turns for other operations if there are many."""
         for number, partition in enumerate(topic.partitions, 1):
             self.write_on(partition, group, self._state.clock.steady_ms())
             if number % SYNCED_SLICE == 0:  # Or thousands of journals would be written and not synced.
@@ -119,7 +119,7 @@ class Groups:
                 self._state.check_alive(topic)
 
     def write_all(self, partition: Partition, topic: Topic) -> None:
-        """Make all groups of a topic, and no others, known to a partition that is about to come."""
+        """Write all groups of a topic, and no others, to a partition that is about to be added."""
         now_ms = self._state.clock.steady_ms()
         for name in [name for name in partition.groups if name not in topic.groups]:
             self._delete_on(partition, name)
@@ -130,7 +130,7 @@ class Groups:
                 self.write_on(partition, group, now_ms)
 
     def write_on(self, partition: Partition, group: Group, now_ms: int) -> None:
-        """Make the group known, with its settings, to one partition and its journal."""
+        """Add the group with its settings to one partition and its journal."""
         journal = open_journal(self._state, partition)
         cursor = partition.groups.get(group.name)
         floor = start_offset(partition, group, group.settings.start) if cursor is None else 0
@@ -138,7 +138,7 @@ class Groups:
         journal.commit(
             [events.GroupSet(number, group.name, msgspec.json.encode(group.settings), floor)], now_ms
         )
-        self._state.commit.mark_later(journal.log)  # Who waits for it marks it again.
+        self._state.commit.mark_later(journal.log)  # An operation that waits for it marks it again.
         if cursor is None:
             engine = new_engine(group.settings, floor, partition, self._state.clock.wall_ms())
             partition.group_numbers = number
@@ -155,7 +155,7 @@ class Groups:
         wrap: Wrap,
         options: GroupOptions,
     ) -> Steps[GroupConsumer]:
-        """A new consumer of a group, which is made if it does not exist."""
+        """A new consumer of a group, which is created if it does not exist."""
         topic = self._state.find(name)
         if topic is None:
             topic = yield from self._missing.create(name)
@@ -195,19 +195,21 @@ class Groups:
         return consumer
 
     def _is_read_by_kafka(self, topic: Topic, name: str) -> bool:
-        """Whether members of a Kafka group have the topic: those of one protocol do not know of another's."""
-        kafka = self._state.member_groups.get(name)
+        """Whether members of a Kafka group of that name read the topic."""
+        kafka = self._state.kafka_groups.get(name)
         return kafka is not None and reads(kafka, topic.name)
 
     def create(self, name: str, group_name: str, options: GroupOptions) -> Steps[None]:
-        """Make a group, or change one, without consuming."""
+        """Create or change a group, without consuming."""
         yield from self.ensure(self._state.topic(name), group_name, options)
 
     def seek(self, name: str, group_name: str, to: Start | str | Instant, number: int | None) -> Steps[None]:
-        """Move a group; what it held is no longer held."""
+        """Move a group; its leases end."""
         topic = self._state.topic(name)
         group = topic.group(group_name)
         start = start_text(to)
+        if number is None:
+            topic.partitions.check_loaded()  # Or one that is being loaded would be left out.
         partitions = topic.partitions.owned if number is None else [topic.partition(number)]
         now_ms = self._state.clock.steady_ms()
         try:
@@ -226,7 +228,7 @@ class Groups:
     def move(
         self, partition: Partition, group: Group, offset: int, now_ms: int, held_until_ms: int = 0
     ) -> None:
-        """Move a group on one partition; until a time, retention may wait for it to get to the end again."""
+        """Move a group on one partition; retention may wait until a time for it to catch up."""
         cursor = partition.groups[group.name]
         journal = open_journal(self._state, partition)
         decisions: list[events.AnyEvent] = [events.Sought(cursor.number, offset)]
@@ -249,7 +251,7 @@ class Groups:
                 consumer.positions[partition.number] = offset
 
     def delete(self, name: str, group_name: str) -> Steps[None]:
-        """Forget a group; its consumers are closed.
+        """Delete a group; its consumers are closed.
 
         An error on the first partition changes nothing.  One later on cannot
         be taken back: the group is gone, and may be there again, as if new,
@@ -257,6 +259,7 @@ class Groups:
         """
         topic = self._state.topic(name)
         topic.group(group_name)  # Raises if there is none.
+        topic.partitions.check_loaded()
         with Turn(self._state, [topic.changes]) as turn:
             yield from turn.wait()
             self._state.check_alive(topic)
@@ -293,7 +296,7 @@ class Groups:
     def _write_deleted(
         self, topic: Topic, left: list[tuple[Partition, int]], count: int
     ) -> PenstockError | None:
-        """Write to so many journals that the group with that number is gone."""
+        """Write the deletion of the group to the journals."""
         failure: PenstockError | None = None
         while left and count and not topic.deleted:
             partition, number = left.pop()
@@ -318,7 +321,7 @@ class Groups:
 
 
 def _check_backoff(settings: GroupSettings) -> None:
-    """Before it is written: a journal with a backoff that nobody can read could not be replayed."""
+    """Check a backoff before it is written: a journal with an invalid one could not be replayed."""
     try:
         Backoff.decode(settings.backoff)
     except InvalidValue as error:

@@ -32,6 +32,9 @@ class LocalRegistry:
     def delete_topic(self, name: str) -> Steps[None]:
         return self._topics.remove(name)
 
+    def store_segments(self, topic: str, number: int, end: int) -> Steps[None]:  # noqa: ARG002 - they are.
+        yield from ()
+
     def read(self, name: str) -> bytes | None:
         path = f"{self._directory}/{name}"
         return self._files.read_file(path) if self._files.exists(path) else None
@@ -40,12 +43,18 @@ class LocalRegistry:
         self._files.write_file(f"{self._directory}/{name}", data)
         yield from ()
 
+    def refresh_topic(self, name: str) -> Steps[None]:  # noqa: ARG002 - there is one node.
+        yield from ()
+
     @property
     def generations(self) -> int:
         return self._catalogue.generations
 
     def group_epoch(self, group: str) -> int:  # noqa: ARG002 - there is one node.
         return 0
+
+    def check_coordinator(self, group: str, epoch: int) -> None:
+        """Nothing to check: the only node coordinates all groups."""
 
     @property
     def cluster_id(self) -> str:

@@ -41,16 +41,18 @@ class MissingTopics:
 
     def create(self, name: Any, partition: Any = None, options: TopicOptions = DEFAULTS) -> Steps[Topic]:
         """The topic, created now if it may be; not for a partition that it would not have."""
+        if isinstance(name, str) and name not in self._state.topics:
+            yield from self._state.registry.refresh_topic(name)
         if self.is_creatable(name):
             last = self._state.config.topic.partitions - 1
             if isinstance(partition, int) and partition > last:
                 raise PartitionNotFound(topic=name, partition=partition, last=last)
-            with suppress(TopicExists):  # Somebody else may be quicker.
+            with suppress(TopicExists):  # Another call may be quicker.
                 yield from self._create(name, options)
         return self._state.topic(name)
 
     def create_all(self, outputs: Sequence[Any]) -> Steps[None]:
-        """The topics of pairs of a topic and a message; what is no such pair is for others to refuse."""
+        """Create the topics of (topic, message) pairs; other values are refused elsewhere."""
         for output in outputs:
             match output:
                 case (str() as name, _) if self.is_creatable(name):

@@ -6,7 +6,7 @@ other, in bytes whose beginning has a known format (``wire/kafka/subscriptions.p
 
 from typing import Final
 
-from penstock.broker.state import MemberGroup
+from penstock.broker.state import KafkaGroup
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.rebalance import JoinRequest
 from penstock.wire.kafka.subscriptions import subscribed
@@ -14,7 +14,7 @@ from penstock.wire.kafka.subscriptions import subscribed
 CONSUMERS: Final = "consumer"  # The type of protocol whose members read topics; Connect has another.
 
 
-def readers(group: MemberGroup) -> dict[str, list[str]]:
+def readers(group: KafkaGroup) -> dict[str, list[str]]:
     """By topic: the clients among the members that have subscribed to it."""
     found: dict[str, list[str]] = {}
     machine = group.machine
@@ -29,7 +29,7 @@ def readers(group: MemberGroup) -> dict[str, list[str]]:
     return found
 
 
-def reads(group: MemberGroup, topic: str) -> bool:
+def reads(group: KafkaGroup, topic: str) -> bool:
     """Whether a member has subscribed to a topic, also to one that has just come."""
     machine = group.machine
     return machine.covers(topic) if isinstance(machine, ConsumerGroup) else topic in readers(group)

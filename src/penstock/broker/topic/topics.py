@@ -37,7 +37,7 @@ from penstock.config.broker import GroupSettings, TopicOptions, TopicSettings, s
 from penstock.errors import Closed, InvalidValue, LimitReached, PenstockError, TopicExists
 from penstock.log.files import Files
 from penstock.log.log import Log
-from penstock.types import check_name
+from penstock.types import TRANSACTIONS, check_name
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ WRITTEN_SLICE: Final = 10  # The same where a journal is begun for each.
 
 
 class Topics:
-    """How topics come and go."""
+    """Creates, changes and deletes topics."""
 
     def __init__(self, state: State, catalogue: Catalogue) -> None:
         self._state = state
@@ -69,7 +69,7 @@ class Topics:
         return self._possible(self._state.config.topic)
 
     def ensure(self, name: str, settings: TopicSettings) -> Steps[None]:
-        """A topic of the broker's own, made if it is missing, whatever the limits are."""
+        """A topic of the broker itself, created if it is missing, regardless of limits."""
         while name not in self._state.topics:
             with suppress(TopicExists):  # Another caller was quicker.
                 settings = self._possible(settings)
@@ -81,7 +81,7 @@ class Topics:
     def make(
         self, name: str, settings: TopicSettings, topic_id: bytes | None = None, *, limited: bool = True
     ) -> Steps[None]:
-        """A new topic; ``limited``: only if there may be another one."""
+        """Create a topic; ``limited``: refuse it if the broker has as many as it may have."""
         self._check(name, settings.partitions if limited else 0)
         topic = self._catalogue.new(name, settings, topic_id)
         try:
@@ -96,7 +96,7 @@ class Topics:
             raise
 
     def _install(self, topic: Topic, limited: bool) -> Steps[None]:
-        """Make the partitions and the folder, and let everybody see the topic."""
+        """Create the partitions and the directory, then make the topic visible."""
         count = topic.settings.partitions
         partitions: list[Partition | Unowned] = []
         for number in range(count):
@@ -121,7 +121,8 @@ class Topics:
 
     def _check(self, name: str, partitions: int) -> None:
         self._state.check_open()
-        check_name("topic", name)
+        if partitions or name != TRANSACTIONS:  # Which only the broker itself creates, without limits.
+            check_name("topic", name)
         if name in self._state.topics:
             raise TopicExists(topic=name)
         self._state.check_online(name)
@@ -140,10 +141,10 @@ class Topics:
             raise LimitReached(what="partitions", limit=config.partitions_max, setting="partitions_max")
 
     def _take_back(self, topic: Topic) -> None:
-        """Nobody knows whether its name is on the disk: as if it had not been made, and it can be again.
+        """Undo a creation that may not be on disk, so that it can be tried again.
 
-        Unless others have written to it meanwhile: their syncs include the name, and what they were told is
-        stored must not be moved out of the way by the next try.
+        Unless others have written to the topic meanwhile: their syncs include its name, and a second try
+        must not move acknowledged messages out of the way.
         """
         if self._state.topics.get(topic.name) is topic and not any(log.end for log in _logs(topic)):
             topic.deleted = True
@@ -168,7 +169,7 @@ class Topics:
 
     def change(self, name: str, settings: TopicSettings, groups: Groups) -> Steps[None]:
         """Give a topic these settings."""
-        topic = self._state.topic(name)
+        topic = self._state.any_topic(name)
         grown: list[Partition | Unowned] = []
         with Turn(self._state, [topic.changes]) as turn:
             yield from turn.wait()
@@ -231,8 +232,8 @@ class Topics:
         yield from self.sweep()
 
     def remove(self, name: str) -> Steps[None]:
-        """Let a topic be gone; ``sweep`` removes its files."""
-        topic = self._state.topic(name)
+        """Make a topic invisible; ``sweep`` removes its files."""
+        topic = self._state.any_topic(name)
         self._catalogue.take_away(topic)
         gone = Closed(what=f"topic {name}")
         for log in _logs(topic):  # All at once, or one of them would find that its file was deleted.
@@ -256,7 +257,7 @@ class Topics:
                 log.abandon()
 
     def sweep(self) -> Steps[None]:
-        """Remove the folders of topics that are gone: a part of one now, and the next one soon."""
+        """Remove the directories of deleted topics, a part at a time."""
         trash = self._catalogue.trash
         if trash:
             folder = trash.pop()
@@ -271,7 +272,7 @@ class Topics:
                 self._state.alarms.set(self._state.sweep, self._state.clock.steady_ms() + SWEEP_MS)
 
     def aside(self, function: Callable[[], T], files: Files | None = None) -> Steps[T]:
-        """Wait for the disk outside the lock; files in memory are quick, and not for two threads."""
+        """Run file operations without the lock; those in memory are fast and not thread-safe, so with it."""
         if self._state.in_memory or files is self._state.memory:
             return function()
         result = yield from aside(partial(_attempt, function))
@@ -281,7 +282,7 @@ class Topics:
 
 
 def partition_logs(partition: Partition) -> list[Log]:
-    """All logs of a partition; those of the topic itself are with its first one."""
+    """All logs of a partition; the first one includes those of the topic itself."""
     logs = [partition.log]
     if partition.journal is not None:
         logs.append(partition.journal.log)
@@ -295,7 +296,7 @@ def partition_logs(partition: Partition) -> list[Log]:
 
 
 def _attempt(function: Callable[[], T]) -> T | PenstockError:
-    """An error is a result: what an ``Aside`` raises goes to the caller, and the steps never hear of it."""
+    """Return an error as the result: an exception of an ``Aside`` would end the whole operation."""
     try:
         return function()
     except PenstockError as error:
@@ -303,7 +304,7 @@ def _attempt(function: Callable[[], T]) -> T | PenstockError:
 
 
 def abandon_partitions(partitions: list[Partition]) -> None:
-    """Close partitions that never came to be seen, as they are."""
+    """Close partitions that never became visible, as they are."""
     for partition in partitions:
         for log in partition_logs(partition):
             log.abandon()
