@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster: its state, and changes of where partitions are.
+"""Operator requests to a cluster: its state, and moves of partitions.
 
 Any node can be asked, and changes are entries of the metadata log: which nodes are drained, and which node
 an operator has chosen for a partition.  The owners see these entries and hand over (rule 20); the node that
@@ -35,7 +35,7 @@ from penstock.errors import (
 )
 from penstock.model.cluster import ClusterInfo, ClusterNode, Moved, NodeReport, NodeState, PartitionOwner
 from penstock.operations.call import MOVE_MS_MAX
-from penstock.types import check_name
+from penstock.types import TRANSACTIONS, check_name
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_body
@@ -75,7 +75,7 @@ class Administration:
     # Looking.
 
     def report(self) -> NodeReport:
-        """Of this node."""
+        """What this node reports to the others about itself."""
         member = self._state.members.get(self._node.incarnation)
         median, high = self._commit.quantiles()
         return NodeReport(
@@ -90,7 +90,7 @@ class Administration:
         )
 
     def facts(self) -> NodeFacts:
-        """For the metrics of this node."""
+        """The facts of this node for its metrics."""
         report, owners = self.report(), [self._state.owner_of(key)[0] for key, _ in self._state.partitions()]
         return NodeFacts(
             nodes=len(self._state.alive()),
@@ -100,6 +100,7 @@ class Administration:
             wal_entries=report.wal_entries,
             takeovers={("moved",): self._timeline.counts[True], ("failed",): self._timeline.counts[False]},
             takeover_seconds=report.takeovers[0].duration_ms / 1000 if report.takeovers else 0.0,
+            peer_requests={(name,): count for name, count in self._peers.requests.items()},
         )
 
     async def info(self) -> ClusterInfo:
@@ -196,7 +197,7 @@ class Administration:
         await self._node.propose(make)
 
     async def move(self, topic: Any, partition: Any, node: Any) -> Moved:
-        key = check_name("topic", topic), partition
+        key = topic if topic == TRANSACTIONS else check_name("topic", topic), partition
         self._check_partition(key)
         before = self._state.owner_of(key)
 
@@ -239,7 +240,7 @@ class Administration:
         return Moved(moved=max(len(moving) - left, 0), left=left)
 
     async def _wait_for(self, wanted: dict[Key, int]) -> Moved:
-        """Wait until partitions are where they should be, or should be elsewhere; but not for ever."""
+        """Wait, within a limit, until partitions have moved, or should be elsewhere by now."""
 
         def done(key: Key, node: int) -> bool:
             favourite = self._state.favourite(key)

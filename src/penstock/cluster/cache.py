@@ -4,8 +4,8 @@
                        │                                                                  │
                        └── found damaged, or its file is lost ────────────────────────────┘
 
-``add`` is told of a segment when a checkpoint refers to its object.  From then on its file may be missing: a
-read raises ``NotCached`` and begins the fetch.  Objects are checked when they come in; a damaged file is
+``add`` is called for a segment when a checkpoint refers to its object.  From then on its file may be missing:
+a read raises ``NotCached`` and begins the fetch.  Objects are checked when they come in; a damaged file is
 compared with what the store has, so only damage in the store counts as damage.
 
 A segment has an identity, which is not given again when its contents change, and by which a checkpoint
@@ -47,12 +47,12 @@ class StoredSegment:
         self.wake = wake  # Those who wait for messages, when it has come.
         self.checksum: int | None = None  # As of the last fetch.
         self.error: PenstockError | None = (
-            None  # Why the last fetch failed: told once, then it is tried again.
+            None  # Why the last fetch failed: raised once, then it is tried again.
         )
 
 
 class SegmentCache:
-    """See ``Archive``."""
+    """The archive of sealed segments whose files were removed here: fetches them from the store."""
 
     def __init__(self, files: Files, store: Store, spawn: Spawn, on_lost: Callable[[str], None]) -> None:
         self.fetched_bytes = 0
@@ -138,7 +138,7 @@ class SegmentCache:
         self._identities.pop(path, None)
 
     def forget_below(self, directory: str) -> None:
-        """The same for all segments of a partition that is not here any more."""
+        """Forget all segments of a partition that is not here any more."""
         for path in [path for path in self._identities if path.startswith(f"{directory}/")]:
             self.forget(path)
 

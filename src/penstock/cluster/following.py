@@ -2,10 +2,12 @@
 
 One task does it, one change after the other, always towards the newest state: a topic that was created and
 deleted meanwhile is never made.  Partitions are opened and closed by the core (``core/node.py``), after the
-topic is there.
+topic is there.  What fails, as on a full disk, is tried again every ``RETRY_S``; documents need no disk and
+do not wait for that: a key that was revoked is refused.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -13,34 +15,44 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.core import Core
-from penstock.broker.registry.registry import ACCESS, GROUPS
+from penstock.broker.registry.registry import ACCESS, GROUPS, SCHEMAS
 from penstock.broker.steps import Steps
 from penstock.cluster.core.metadata import State, Topic
 from penstock.config.broker import TopicSettings
+from penstock.errors import PenstockError
 
 Run = Callable[[Steps[None]], Awaitable[None]]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 NONE: Final = ("", 0)
+RETRY_S: Final = 1.0
+
+logger = logging.getLogger("penstock")
 
 
 class Following:
     def __init__(self, core: Core, run: Run, spawn: Spawn, on_change: Callable[[], None]) -> None:
         self.changed = asyncio.Event()  # Set and cleared after each change, for those who wait for one.
+        self.on_carried_out: Callable[[], None] = lambda: None
         self._on_change = on_change
         self._core = core
         self._run = run
         self._spawn = spawn
         self._state = State()
+        self.carried_out = 0  # The broker is as the metadata entries below this number say.
         self._topics: dict[str, tuple[str, int]] = {}  # Id and version of those that are as in the metadata.
         self._documents: dict[str, int] = {}
         self._running = False
 
     def follow(self, state: State) -> None:
         self._state = state
-        if not self._running and self._next() is not None:
+        if self._running:
+            return
+        if self._next() is not None:
             self._running = True
             self._spawn(self._work())
+        else:
+            self.carried_out = state.next
 
     def is_current(self, name: str, version: int) -> bool:
         """Whether the broker has a topic in this version; 0: that it has none."""
@@ -49,10 +61,21 @@ class Following:
     async def _work(self) -> None:
         try:
             while (change := self._next()) is not None:
-                await change()
+                try:
+                    await change()
+                except PenstockError as error:
+                    if self._core.state.closed:
+                        return
+                    logger.warning("a change of the cluster cannot be carried out now: %s", error)
+                    for name in self._changed_documents():
+                        await self._load(name)
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 self._on_change()
                 self.changed.set()
                 self.changed.clear()
+            self.carried_out = self._state.next
+            self.on_carried_out()
         finally:
             self._running = False
 
@@ -68,10 +91,13 @@ class Following:
                 return partial(self._make, name, topic)
             if known[1] != topic.version:
                 return partial(self._alter, name, topic)
-        for name, document in self._state.documents.items():
-            if self._documents.get(name) != document.version:
-                return partial(self._load, name)
+        for name in self._changed_documents():
+            return partial(self._load, name)
         return None
+
+    def _changed_documents(self) -> list[str]:
+        found = self._state.documents.items()
+        return [name for name, document in found if self._documents.get(name) != document.version]
 
     async def _make(self, name: str, topic: Topic) -> None:
         made = self._core.topics.make(name, _settings(topic), bytes.fromhex(topic.id), limited=False)
@@ -84,12 +110,13 @@ class Following:
 
     async def _remove(self, name: str) -> None:
         await self._run(self._core.topics.remove(name))
+        del self._topics[name]  # Also if its files cannot be removed: the upkeep tries that again.
         await self._run(self._core.topics.sweep())
-        del self._topics[name]
 
     async def _load(self, name: str) -> None:
         document = self._state.documents[name]
-        loads = {ACCESS: self._core.access.load, GROUPS: self._core.group_configs.load}
+        core = self._core
+        loads = {ACCESS: core.access.load, GROUPS: core.group_configs.load, SCHEMAS: core.schemas.load}
         loads[name](document.text.encode())
         self._documents[name] = document.version
 

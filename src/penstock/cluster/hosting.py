@@ -22,7 +22,7 @@ from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.state import Partition
 from penstock.broker.steps import fetched
-from penstock.broker.storage.recovery import JOURNAL, SCHEDULE, log_config
+from penstock.broker.storage.recovery import INTENTS, JOURNAL, SCHEDULE, log_config
 from penstock.clock import stopwatch_ns
 from penstock.cluster.cache import SegmentCache, Spawn
 from penstock.cluster.commit import ClusterCommit
@@ -31,16 +31,24 @@ from penstock.cluster.core.metadata import Key, Piece, State
 from penstock.cluster.core.objects import Store
 from penstock.cluster.core.wal import Slice
 from penstock.cluster.following import Following
-from penstock.cluster.pieces import DATA, FOLDERS, SealedSegment, SegmentPiece, growing_parts, parse
-from penstock.errors import CorruptionError, NotCached, NotOwner, PenstockError, TopicNotFound
-from penstock.log.log import START, Log
-from penstock.log.log import Slice as LogSlice
+from penstock.cluster.pieces import (
+    DATA,
+    DIGEST,
+    SMALL_FILES,
+    PartitionFiles,
+    SealedSegment,
+    SegmentPiece,
+    growing_parts,
+    parse,
+    remove_partition,
+    small_identity,
+)
+from penstock.errors import NotCached, NotOwner, PenstockError, TopicNotFound
+from penstock.log.log import Log, LogSlice
 from penstock.log.segment import INDEX, LOG, SegmentInfo, segment_name
 
 logger = logging.getLogger("penstock")
 
-SNAPSHOT: Final = "journal/snapshot"
-DIGEST: Final = "digest"  # Of producers: a partition with it is opened without its old segments.
 SEGMENT_BYTES_MAX: Final = 32 << 20  # Some hundred milliseconds to upload or to fetch.
 GROWING_SHARE: Final = 4  # Segments that grow may take a quarter of the cache, ...
 SEALED_BYTES_MIN: Final = 1 << 20  # ... but small ones are not worth an object.
@@ -55,7 +63,7 @@ class PackedLogs:
 
 
 class BrokerHost:
-    """See ``Host``."""
+    """The partitions of this node, as the protocol in ``cluster/core`` needs them."""
 
     def __init__(
         self,
@@ -93,13 +101,25 @@ class BrokerHost:
                 self._open[name, partition.number] = partition
         for key, partition in self._open.items():
             for kind, log in logs_of(partition):
-                taken = log.take_slice(TAKE_BYTES) if log.failed is None else None
+                taken = self._slice_of(log)
                 if taken is not None:
                     each = Slice(*key, partition.epoch, kind, taken.start, len(taken.data))
                     packed.parts.append((each, taken.data))
                     packed.taken.append((log, taken))
         self._commit.clear()
         return packed if packed.parts else None
+
+    def _slice_of(self, log: Log) -> LogSlice | None:
+        """What is new in a log; one that cannot be read takes no more, and the others go on."""
+        if log.failed is not None:
+            return None
+        try:
+            return log.take_slice(TAKE_BYTES)
+        except PenstockError as error:
+            logger.error("what was written to %s cannot be committed: %s", log.path, error)  # noqa: TRY400 - it says why.
+            log.reject(error)
+            asyncio.get_running_loop().call_soon(self._commit.settled)  # Who waits for it hears of that.
+            return None
 
     def confirm(self, packed: PackedLogs) -> None:
         for log, taken in packed.taken:
@@ -120,18 +140,25 @@ class BrokerHost:
     async def receive(self, key: Key, epoch: int) -> "IncomingPartition":
         while not self._knows(key):
             await self.following.changed.wait()
-            if not self._is_mine(key):
-                raise TopicNotFound(topic=key[0])  # It was deleted before it was created here.
+            self._check_owner(key, epoch)
         while (busy := self._closing.get(key) or self._resumed.get(key)) is not None:
             await busy
+        self._check_owner(key, epoch)  # A later load may use the directory already.
         incoming = IncomingPartition(self, self._core, key, epoch)
         self._loading.add(key)
         self._received[key] = incoming.directory
         return incoming
 
+    def _check_owner(self, key: Key, epoch: int) -> None:
+        if not self.state.owns(self._incarnation, key, epoch):
+            raise TopicNotFound(topic=key[0])  # It was deleted before it was created here.
+
     def _knows(self, key: Key) -> bool:
-        topic = self._core.state.topics.get(key[0])
-        return topic is not None and key[1] < len(topic.partitions)
+        """Whether the broker has a partition, and of the topic that the metadata mean, not of one before."""
+        topic, wanted = self._core.state.topics.get(key[0]), self.state.topics.get(key[0])
+        if topic is None or wanted is None or topic.id.hex() != wanted.id:
+            return False
+        return key[1] < len(topic.partitions)
 
     async def opened(self, key: Key, epoch: int) -> None:
         """Recover a partition whose files are there, and serve it."""
@@ -145,7 +172,7 @@ class BrokerHost:
                     fetched(self._core.state.files, self._core.state.clock.steady_ms(), missing)
                 )
         self._loading.discard(key)
-        partition = self._open[key] = self._core.state.topic(key[0]).partitions[key[1]]
+        partition = self._open[key] = self._core.state.any_topic(key[0]).partitions[key[1]]
         self._limit_segments(partition)
         self._commit.kick()
         wait_ms = from_ms - self._core.state.clock.steady_ms()
@@ -249,6 +276,16 @@ class BrokerHost:
         now = identity()
         return SealedSegment(kind, log, segment, path, now, lambda: identity() == now)
 
+    def has_stored(self, topic: str, number: int, end: int) -> bool:
+        """Whether a checkpoint has all segments of a partition that begin below an offset."""
+        partition = self._open.get((topic, number))
+        if partition is None:
+            return False
+        if partition.log.config.durability == "memory":
+            return True  # Nothing of it is ever there, and nothing that is appended is more durable.
+        stored = {segment.base_offset for segment, _ in self._uploaded((topic, number), partition)}
+        return all(each.base_offset in stored for each in partition.log.segments() if each.base_offset < end)
+
     # The cache.
 
     def tend(self, cache_bytes: int) -> bool:
@@ -280,7 +317,7 @@ class BrokerHost:
         return excess > 0 and (self._seal_large(cache_bytes) or waiting)
 
     def _uploaded(self, key: Key, partition: Partition) -> list[tuple[SegmentInfo, bool]]:
-        """The segments of the data log that the store has, which the cache is told, and which are here."""
+        """The segments of the data log that the store has, which the cache gets, and those that are here."""
         assigned = self.state.partition(key)
         if assigned is None or key in self._closing:
             return []
@@ -319,9 +356,13 @@ class BrokerHost:
             ):
                 del self._received[key]
                 self.cache.forget_below(directory)
-                self._core.state.files.remove_tree(directory, sync=False)
+                remove_partition(self._core.state.files, directory, sync=False)
 
     # Metadata.
+
+    @property
+    def carried_out(self) -> int:
+        return self.following.carried_out
 
     def follow(self, state: State) -> None:
         self.state = state
@@ -329,82 +370,50 @@ class BrokerHost:
         self.follow_owners()
 
     def follow_owners(self) -> None:
-        """Tell the broker who owns the partitions that are not here."""
+        """Tell the broker the owners of partitions that are not here, and the coordinators of groups."""
         for name, topic in self.state.topics.items():
             known = self._core.state.topics.get(name)
             count = 0 if known is None else min(len(known.partitions), len(topic.partitions))
             for number in range(count):
                 self._core.set_owner(name, number, *self.state.owner_of((name, number)))
+        self._core.coordination.hand_over()
 
 
-class IncomingPartition:
-    """See ``Incoming``."""
+class IncomingPartition(PartitionFiles):
+    """A partition that is being loaded, with what was applied to it so far."""
 
     def __init__(self, host: BrokerHost, core: Core, key: Key, epoch: int) -> None:
+        topic = core.state.any_topic(key[0])
+        super().__init__(topic.files, f"{topic.directory}/{key[1]}", log_config(topic.settings))
         self._host = host
         self._key = key
         self._epoch = epoch
-        topic = core.state.topic(key[0])
-        self._files = topic.files
-        self._config = log_config(topic.settings)
-        self.directory = f"{topic.directory}/{key[1]}"
         self._wake = topic.wake
-        self._logs: dict[str, Log] = {}
-        self._small: dict[str, bytes] = {}
-        self._files.remove_tree(self.directory)
         host.cache.forget_below(self.directory)
 
     def leaves(self, piece: Piece) -> bool:
         """Old segments stay in the store, if their index is here (rule 17: that is what opening needs)."""
         segment = parse(piece.file)
-        if segment is None or segment.kind != DATA or segment.position is not None or segment.ending != LOG:
+        if segment is None or not segment.is_sealed_data:
             return False
-        if not self._files.exists(self.directory + SegmentPiece(DATA, segment.base, INDEX).path):
+        if not self._files.exists(SegmentPiece(DATA, segment.base, INDEX).path(self.directory)):
             return False
-        self._host.cache.add(self.directory + segment.path, piece.identity, piece.names, self._wake)
+        self._host.cache.add(segment.path(self.directory), piece.identity, piece.names, self._wake)
         return True
 
     def restore(self, piece: Piece, data: bytes) -> None:
+        super().restore(piece, data)
         segment = parse(piece.file)
-        if segment is None:
-            self._small[piece.file] = data
-            return
-        path = self.directory + segment.path
-        self._files.make_directory(path.rpartition("/")[0])
-        file = self._files.open(path, create=True)
-        try:
-            if file.size != (segment.position or 0):
-                why = "the part of the segment before it is missing"
-                raise CorruptionError(path=piece.name, position=0, why=why)
-            file.append((data,))
-        finally:
-            file.close()
-        if segment.position is None and segment.ending == LOG and segment.kind == DATA:
-            self._host.cache.add(path, piece.identity, piece.names, self._wake)
-
-    def _log(self, kind: str) -> Log:
-        if kind not in self._logs:
-            self._logs[kind] = Log.open(self._files, self.directory + FOLDERS[kind], self._config)
-        return self._logs[kind]
-
-    def end(self, log: str) -> int:
-        return self._log(log).end
-
-    def append(self, log: str, first: int, batches: memoryview) -> None:  # noqa: ARG002 - they have it
-        self._log(log).append_slice(bytes(batches))
+        if segment is not None and segment.is_sealed_data:
+            self._host.cache.add(segment.path(self.directory), piece.identity, piece.names, self._wake)
 
     async def open(self) -> None:
-        for log in self._logs.values():
-            log.close()
-        for name, data in self._small.items():
-            self._files.make_directory(f"{self.directory}/{name}".rpartition("/")[0])
-            self._files.write_file(f"{self.directory}/{name}", data)
+        self.close()
         await self._host.opened(self._key, self._epoch)
 
     def drop(self) -> None:
         self._host.loading_ended(self._key)
-        for log in self._logs.values():
-            log.abandon()
+        self.abandon()
 
 
 def logs_of(partition: Partition) -> list[tuple[str, Log]]:
@@ -414,13 +423,15 @@ def logs_of(partition: Partition) -> list[tuple[str, Log]]:
         logs.append((JOURNAL, partition.journal.log))
     if partition.schedule is not None:
         logs.append((SCHEDULE, partition.schedule.log))
+    if partition.number == 0 and partition.topic.intents is not None:
+        logs.append((INTENTS, partition.topic.intents.log))
     return [(kind, log) for kind, log in logs if log.config.durability != "memory"]
 
 
 def _small_parts(partition: Partition, known: list[Piece]) -> list[Part]:
     """The files beside the logs."""
     files, parts = partition.topic.files, []
-    for name in (START, SNAPSHOT, DIGEST):
+    for name in SMALL_FILES:
         if name == DIGEST and partition.snapshot_end > partition.log.taken:
             # It knows of what is in no entry yet; the last one is not wrong.
             parts += [
@@ -428,5 +439,5 @@ def _small_parts(partition: Partition, known: list[Piece]) -> list[Part]:
             ]
         elif files.exists(f"{partition.directory}/{name}"):
             data = files.read_file(f"{partition.directory}/{name}")
-            parts.append(Part(name, data.hex() if len(data) < 64 else data[:4].hex(), partial(bytes, data)))
+            parts.append(Part(name, small_identity(data), partial(bytes, data)))
     return parts

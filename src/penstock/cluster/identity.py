@@ -2,9 +2,10 @@
 
 name          given by ``--cluster``; another name in the same place is a mistake of the operator
 generation    in the name of every object (rule 24)
-secret        what nodes prove to each other before they accept requests; whoever can write to the store
-              can change every message, so it is no less safe there
+secret        what nodes prove to each other before they accept requests; anyone who can write to the
+              store can change every message, so it is no less safe there
 format        of the objects; a node refuses one that it does not know
+cluster_id    by which Kafka clients know it, if it was a single server before; otherwise the generation
 """
 
 import secrets
@@ -26,6 +27,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     generation: str
     secret: str
     format: int = FORMAT
+    cluster_id: str = ""
 
     @property
     def prefix(self) -> str:
@@ -33,18 +35,34 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.generation}/"
 
 
+def new_identity(name: str, cluster_id: str = "") -> Identity:
+    return Identity(
+        name=name,
+        generation=secrets.token_hex(GENERATION_BYTES),
+        secret=secrets.token_hex(SECRET_BYTES),
+        cluster_id=cluster_id,
+    )
+
+
 def found_or_join(store: Store, name: str) -> Identity:
     """The identity of the cluster in a store; the first node makes it."""
+    found = found_in(store, name)
+    return found if found is not None else created(store, new_identity(name))
+
+
+def found_in(store: Store, name: str) -> Identity | None:
+    """The identity of the cluster in a store, which must have this name; None if there is none yet."""
+    data = store.get(NAME)
+    return None if data is None else _checked(store.url, name, data)
+
+
+def created(store: Store, made: Identity) -> Identity:
+    """Found a cluster; returns the identity that the store has then: another process may have been faster."""
     while True:
-        data = store.get(NAME)
-        if data is not None:
-            return _checked(store.url, name, data)
-        made = Identity(
-            name=name,
-            generation=secrets.token_hex(GENERATION_BYTES),
-            secret=secrets.token_hex(SECRET_BYTES),
-        )
-        store.create(NAME, msgspec.json.encode(made))  # Whoever comes first: the next read decides.
+        store.create(NAME, msgspec.json.encode(made))
+        found = found_in(store, made.name)
+        if found is not None:
+            return found
 
 
 def _checked(url: str, name: str, data: bytes) -> Identity:

@@ -14,7 +14,7 @@ VERIFY_MS: Final = 20  # How often to look whether the store has answered.
 
 
 class ClusterLease:
-    """See ``OwnerLease``."""
+    """Whether this node may still answer for its partitions."""
 
     limited = True
 
@@ -29,7 +29,7 @@ class ClusterLease:
         return self._commits.lease_ms
 
     def verify(self) -> Steps[bool]:
-        """It takes as long as the store is unavailable, as a publish does."""
+        """Verify ownership at the store; like a publish, it waits while the store is unavailable."""
         began_ms = self._clock.steady_ms()
         # Not equal: within a millisecond nobody knows which came first.
         while not self._commits.ended.is_set() and self.lease_ms <= began_ms + LEASE_MS:

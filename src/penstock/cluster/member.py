@@ -8,7 +8,7 @@
     leave                  hand partitions over, end the WAL
 
 The data directory is a cache: it begins empty with every start, because nothing in it is trusted.  A node
-that others have sealed, since they could not reach it, has lost nothing and must start anew (``sealed``).
+that others have sealed, since they could not reach it, has lost nothing and must restart (``sealed``).
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.frontend import EmbeddedAsyncBroker
+from penstock.broker.topic.catalogue import LEAVING
 from penstock.clock import Clock, SystemClock
 from penstock.cluster.administration import Administration
 from penstock.cluster.commit import ClusterCommit
+from penstock.cluster.conversion.marker import check_left, read_marker
 from penstock.cluster.core.metadata import Key
 from penstock.cluster.core.node import Heartbeat, Node
 from penstock.cluster.hosting import BrokerHost, IncomingPartition
@@ -38,7 +38,7 @@ from penstock.cluster.registry import ClusterRegistry
 from penstock.cluster.routing.listener import PeerListener
 from penstock.cluster.routing.operations import ClusterOperations
 from penstock.cluster.routing.owners import MetadataOwners, address_of, address_text
-from penstock.cluster.routing.peers import HEARTBEAT, Peer, Peers
+from penstock.cluster.routing.peers import HEARTBEAT, Peer, Peers, Presence, presence
 from penstock.cluster.store import ThreadedStore
 from penstock.cluster.timeline import Timeline
 from penstock.config.broker import BrokerConfig
@@ -65,19 +65,14 @@ STORE_S: Final = 1.0  # Between two attempts to reach a store that is away.
 JOIN_S_MAX: Final = 60.0
 LEAVE_S_MAX: Final = 10.0
 CLOCKS_S_MAX: Final = 30
-CHECKPOINT_BYTES: Final = 64 << 20  # Of changes, and a checkpoint is written before its time (rule 26).
+# Of changes, in bytes and in WAL entries: then a checkpoint is written before its time (rule 26), so that a
+# takeover reads no more than that.
+CHECKPOINT_BYTES: Final = 64 << 20
+CHECKPOINT_ENTRIES: Final = 4000
 TEND_S: Final = 1.0  # Between two looks at the size of the cache.
-ALIVE_S: Final = 1.0  # For an answer of the process that has this node's number.
 PEER_CONNECTIONS_MAX: Final = 1000
 
 logger = logging.getLogger("penstock")
-
-
-class Presence(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat."""
-
-    incarnation: str
-    wall_ms: int
 
 
 class MemberHost(BrokerHost):
@@ -89,7 +84,7 @@ class MemberHost(BrokerHost):
     _alive: frozenset[str] | set[str] = frozenset()
 
     def follow_owners(self) -> None:
-        """Also tell those who wait for an owner, or for the answer of a node that was sealed."""
+        """Also wake operations that wait for an owner, or for the response of a node that was sealed."""
         super().follow_owners()
         alive = set(self.state.alive())
         for name in self._alive - alive:
@@ -163,11 +158,23 @@ class ClusterMember:
             await self._registry.start()
         except BaseException:
             peer_socket.close()
+            await self._release(broker)
             raise
         operations = ClusterOperations(self._core, self._local, self._owners, self._peers, broker.start)
         operations.administration = self._administration
         broker.route(operations)
         return broker
+
+    async def _release(self, broker: EmbeddedAsyncBroker) -> None:
+        """This node does not join: release the store, the peers and the directory."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await broker.close()
+        await self._peers.close()
+        self._store.close()
+        self._lock.release()
 
     async def _reach_store(self) -> tuple[Any, Identity]:
         while True:
@@ -189,8 +196,14 @@ class ClusterMember:
         data = self._config.server.data
         files = SystemFiles()
         files.make_directory(data)
+        if read_marker(files, data) is not None:
+            why = "penstock cluster convert was interrupted; run it again"
+            raise DirectoryUnusable(directory=data, why=why)
         if files.exists(f"{data}/penstock.json"):
-            why = "it has the topics of a server without a cluster; use an empty directory for the cache"
+            why = (
+                "it has the topics of a server without a cluster; convert it with penstock cluster convert, "
+                "or use an empty directory for the cache"
+            )
             raise DirectoryUnusable(directory=data, why=why)
         self._lock: Lock = files.lock(f"{data}/LOCK")
         files.remove_tree(f"{data}/{CACHE}")
@@ -244,10 +257,13 @@ class ClusterMember:
             self._clock,
             self._random,
             host.following.is_current,
-            identity.generation,
+            host.has_stored,
+            identity.cluster_id or identity.generation,
             self._spawn,
         )
         host.deliver_from_ms = node.deliver_from_ms
+        host.following.on_carried_out = node.tell
+        node.on_carried_out = self._owners.changed
         core.state.lease = ClusterLease(self._config.cluster.node, node.commits, self._clock)
         self._administration = Administration(
             identity.name,
@@ -298,12 +314,13 @@ class ClusterMember:
             except PenstockError as error:  # Such as a full disk: it goes on when there is room.
                 logger.warning("the cache cannot be kept within its limit: %s", error)
                 full = True
-            if full or self._host.committed_bytes >= CHECKPOINT_BYTES:
+            committed = self._host.committed_bytes >= CHECKPOINT_BYTES
+            if full or committed or self.node.uncovered >= CHECKPOINT_ENTRIES:
                 self._host.committed_bytes = 0
                 self.node.checkpoint_soon()
 
     def _lost(self, path: str) -> None:
-        """Something on the disk is damaged that is not in the store by itself: begin with an empty cache."""
+        """A local file is damaged that the store cannot replace: start again with an empty cache."""
         if not self._cache_lost:
             self._cache_lost = True
             logger.error("%s is damaged or lost; this node starts again with an empty cache", path)
@@ -312,9 +329,11 @@ class ClusterMember:
     async def _check_peers(self) -> None:
         """Refuse to join with the number of a node that runs, or with a clock far from the others'."""
         await self.node.metadata.start()
+        check_left(self.node.state, self._config.cluster.name)
+        SystemFiles().remove_tree(f"{self._config.server.data}/{LEAVING}")  # It was given up: nobody left.
         for name in self.node.state.alive():
             member = self.node.state.members[name]
-            found = await self._ask(member.node, address_of(member.address))
+            found = await presence(self._peers, member.node, address_of(member.address))
             if found is None or found.incarnation != name:
                 continue
             if member.node == self._config.cluster.node:
@@ -323,21 +342,6 @@ class ClusterMember:
             seconds = abs(found.wall_ms - self._clock.wall_ms()) // 1000
             if seconds > CLOCKS_S_MAX:
                 raise ClockDifference(node=member.node, seconds=seconds, most=CLOCKS_S_MAX)
-
-    async def _ask(self, node: int, where: NodeAddress) -> Presence | None:
-        """Who runs at an address; None: nobody who knows the cluster's secret."""
-        answered: asyncio.Future[Presence | None] = asyncio.get_running_loop().create_future()
-
-        def then(body: bytes, error: PenstockError | None) -> None:
-            if not answered.done():
-                answered.set_result(None if error is not None else decode_body(body, Presence))
-
-        peer = self._peers.peer(node, where)
-        peer.request("heartbeat", lambda each: encode_body(HEARTBEAT, each, None), then)
-        try:
-            return await asyncio.wait_for(answered, ALIVE_S)
-        except TimeoutError:
-            return None
 
     async def _joined(self) -> None:
         """Wait until this node is a member."""
@@ -352,7 +356,7 @@ class ClusterMember:
             raise StoreUnavailable(store=self._store.url, why=why) from None
 
     async def leave(self) -> None:
-        """Hand everything over; what is not handed over in time is taken over by others."""
+        """Hand over all partitions; those that are not handed over in time are taken over by others."""
         self._leaving = True
         if not self._ended.is_set():
             with suppress(TimeoutError):
@@ -361,7 +365,7 @@ class ClusterMember:
                     await self._ended.wait()
 
     async def close(self) -> None:
-        """After the broker."""
+        """Leave the cluster; to be called when the broker is closed."""
         self._running.cancel()
         for task in list(self._tasks):
             task.cancel()

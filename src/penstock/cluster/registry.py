@@ -1,7 +1,9 @@
 """The registry of a node: topics, documents and counters are entries of the metadata log.
 
-A change proposes an entry and returns when this node has applied it, so that whoever made it sees it.  Other
-nodes apply it a moment later.  ``following.py`` carries out on this node what the entries say.
+A change proposes an entry and returns when this node has applied it, so that its caller sees it.  A
+change of topics also waits until the other nodes have carried it out, for up to ``PEERS_MS_MAX``; and a node
+reads the log to its end before it calls a topic unknown.  So a program may create a topic through one node
+and use it through another.  ``following.py`` carries out on this node what the entries say.
 
 Producer ids are reserved in blocks of ``PRODUCERS``, ahead of time: giving one out never waits for the store.
 """
@@ -14,15 +16,35 @@ import msgspec
 
 from penstock.broker.steps import Arrival, Steps
 from penstock.clock import Clock
-from penstock.cluster.core.metadata import Change, DropTopic, PutDocument, PutTopic, State, TakeProducerIds
+from penstock.cluster.core.metadata import (
+    GROUPS,
+    Change,
+    DropTopic,
+    PutDocument,
+    PutTopic,
+    State,
+    TakeProducerIds,
+)
 from penstock.cluster.core.node import Node
+from penstock.cluster.core.objects import UNKNOWN
 from penstock.cluster.following import Spawn
 from penstock.cluster.routing.connection import Answer
 from penstock.cluster.routing.owners import MetadataOwners
 from penstock.config.broker import TopicSettings
-from penstock.errors import OutcomeUnknown, PenstockError, StoreUnavailable, TopicExists, TopicNotFound
+from penstock.errors import (
+    NotOwner,
+    OutcomeUnknown,
+    PenstockError,
+    StoreUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
 
 PROPOSE_MS_MAX: Final = 30_000
+PEERS_MS_MAX: Final = 2000  # One that has not carried out a change by then is slow, or has failed.
+REFRESH_MS_MAX: Final = 15_000
+STORED_MS_MAX: Final = 120_000  # For a checkpoint with what a restore has put back.
+STORED_LOOK_MS: Final = 200
 APPLIED_MS: Final = 20  # How often to look whether this node has carried out an entry.
 PRODUCERS: Final = 1000
 PRODUCERS_LOW: Final = 500  # Then the next block is reserved.
@@ -30,7 +52,7 @@ TOPIC_ID_BITS: Final = 128
 
 
 class ClusterRegistry:
-    """See ``Registry``."""
+    """Topics and groups of the cluster, for the broker of this node."""
 
     generations = 0  # They begin with the epoch of the coordinator instead.
 
@@ -41,6 +63,7 @@ class ClusterRegistry:
         clock: Clock,
         random: Random,
         applied: Callable[[str, int], bool],
+        stored: Callable[[str, int, int], bool],
         cluster_id: str,
         spawn: Spawn,
     ) -> None:
@@ -51,18 +74,37 @@ class ClusterRegistry:
         self._clock = clock
         self._random = random
         self._applied = applied  # Whether this node has carried out a version of a topic or document.
+        self._stored = (
+            stored  # Whether a checkpoint has all segments of a partition that begin below an offset.
+        )
         self._producers: list[range] = []
         self._reserving = False
+        self._reads = 0  # How often the log was read to its end for ``refresh_topic``: begun ...
+        self._reads_done = 0  # ... and done.
+        self._reading = False
 
     async def start(self) -> None:
         await self._reserve()
 
     def owner(self, topic: str, number: int) -> tuple[int, int]:
-        """Nothing is opened before the core has loaded it."""
+        """The owner of a partition; the core loads those of this node before they are opened."""
         return self._owners.owner_of(topic, number)
 
     def group_epoch(self, group: str) -> int:
         return self._owners.coordinator_of(group)[1]
+
+    def check_coordinator(self, group: str, epoch: int) -> None:
+        """Commits of an earlier coordinator are refused; those of a later one wait until it is known here.
+
+        So the commits of a coordinator never follow those of its successor on any partition: an owner that
+        has accepted one of the successor's has applied the entry that appointed it, and so has every
+        later owner of the partition.
+        """
+        node, known = self._owners.coordinator_of(group)
+        if epoch > known:
+            self._node.refresh()
+        if epoch != known:
+            raise NotOwner(topic=GROUPS, partition=0, owner=node, epoch=known)
 
     def reserve_generations(self, latest: int) -> None:
         """Nothing to do: each coordinator has an epoch of its own."""
@@ -107,9 +149,53 @@ class ClusterRegistry:
         return 0 if found is None else found.version
 
     def _carried_out(self, name: str) -> Steps[None]:
-        """Wait until this node has done what the newest entry of a topic says."""
+        """Wait until all nodes have applied the newest entry of a topic."""
+        yield from self._carried_out_here(name)
+        number, until_ms = self._node.state.next, self._clock.steady_ms() + PEERS_MS_MAX
+        while not self._node.is_carried_out(number) and self._clock.steady_ms() < until_ms:
+            yield Arrival(self._owners, until_ms)
+
+    def _carried_out_here(self, name: str) -> Steps[None]:
         while not self._applied(name, self._version(name)):
             yield Arrival(self._owners, self._clock.steady_ms() + APPLIED_MS)
+
+    def refresh_topic(self, name: str) -> Steps[None]:
+        """Refresh with one request to the store at a time, for any number of topics."""
+        wanted, until_ms = self._reads + 1, self._clock.steady_ms() + REFRESH_MS_MAX
+        while self._reads_done < wanted:
+            if self._clock.steady_ms() >= until_ms:
+                raise StoreUnavailable(store="of the cluster", why=f"it is unknown whether {name!r} exists")
+            if not self._reading:
+                self._reading = True
+                self._spawn(self._read_log())
+            yield Arrival(self._owners, self._clock.steady_ms() + APPLIED_MS)
+        yield from self._carried_out_here(name)
+
+    async def _read_log(self) -> None:
+        self._reads += 1
+        try:
+            await self._node.metadata.catch_up()
+            self._reads_done = self._reads
+        except UNKNOWN:
+            pass  # Who waits begins again.
+        finally:
+            self._reading = False
+            self._owners.changed()
+
+    def store_segments(self, topic: str, number: int, end: int) -> Steps[None]:
+        """The next checkpoint has them; an owner that is lost before has changed nothing."""
+        until_ms = self._clock.steady_ms() + STORED_MS_MAX
+        while not self._stored(topic, number, end):
+            owner, epoch = self.owner(topic, number)
+            if owner != self._owners.node:
+                raise NotOwner(topic=topic, partition=number, owner=owner, epoch=epoch)
+            now_ms = self._clock.steady_ms()
+            if now_ms >= until_ms:
+                raise StoreUnavailable(
+                    store="of the cluster", why=f"no checkpoint of {topic}:{number} in time"
+                )
+            self._node.checkpoint_soon()
+            yield Arrival(self._owners, now_ms + STORED_LOOK_MS)
 
     # Documents.
 

@@ -47,9 +47,13 @@ class ThreadedStore:
     async def overwrite(self, name: str, data: bytes) -> None:
         await self._run(lambda: self._inner.overwrite(self._prefix + name, data))
 
-    def close(self) -> None:
-        """Close the store; requests that run are not waited for."""
+    def stop(self) -> None:
+        """End the threads; requests that run are not waited for.  The store stays open."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """End the threads, and close the store."""
+        self.stop()
         self._inner.close()
 
     async def _run(self, request: Callable[[], T]) -> T:

@@ -40,7 +40,7 @@ class Timeline:
         self._running[place].left.add(key)
 
     def end(self, key: Key, *, opened: bool) -> None:
-        """It is open, or not ours any more."""
+        """The partition is open, or this node does not own it any more."""
         for place, running in list(self._running.items()):
             if key in running.left:
                 running.left.discard(key)

@@ -16,5 +16,5 @@ Read them in this order.  Everything runs on one event loop and touches the worl
 objects: a ``Store`` of coroutines, a ``Clock``, a ``Random`` and a ``Host`` (the broker).  The simulator in
 tests/cluster/core runs the same code in virtual time on a store that loses, delays and repeats requests.
 
-The broker does not import this package.  Rule numbers refer to docs/cluster.md.
+The broker does not import this package.  The rules are in docs/format/cluster.md.
 """

@@ -9,7 +9,7 @@ Cost: an append is one create; each entry is read once by every other node.  An 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -26,7 +26,7 @@ from penstock.cluster.core.objects import (
     unwrap,
     wrap,
 )
-from penstock.errors import ClusterTooNew, CorruptionError
+from penstock.errors import ClusterTooNew, CorruptionError, StoreRefused
 
 POLL_S: Final = 15.0
 SNAPSHOT_ENTRIES: Final = 256  # One snapshot for so many entries ...
@@ -39,14 +39,22 @@ class _Envelope(msgspec.Struct):
     change: Change
 
 
+def _snapshot(name: str, data: bytes) -> State | None:
+    """A snapshot; None if it lacks what an earlier release did not derive, and the log has to be read."""
+    state = msgspec.json.decode(unwrap("snap", name, data), type=State)
+    return state if state.coordinators or not state.members else None
+
+
 class MetadataLog:
     """The metadata as this node knows it."""
 
     snapshot_entries = SNAPSHOT_ENTRIES
+    format = FORMAT  # The newest one that this node understands.
     cluster = ""  # Its name, for errors.
 
     def __init__(self, store: Store, random: Random, on_change: Callable[[], None]) -> None:
         self.state = State()
+        self.entry_bytes_max = store.object_bytes_max
         self._store = store
         self._random = random
         self._on_change = on_change  # Called after each entry.
@@ -58,8 +66,9 @@ class MetadataLog:
                 # A node that has looked at the metadata before it joined needs no snapshot any more.
                 names = sorted(await self._store.list("snap/")) if self.state.next == 1 else []
                 data = await self._store.get(names[-1]) if names else None
-                if data is not None:
-                    self.state = msgspec.json.decode(unwrap("snap", names[-1], data), type=State)
+                found = None if data is None else _snapshot(names[-1], data)
+                if found is not None:
+                    self.state = found
                     self._check_format(self.state.format)
                     self._on_change()
                 await self.catch_up()
@@ -87,11 +96,24 @@ class MetadataLog:
             if change is None:
                 return False
             number = self.state.next
-            envelope = _Envelope(f"{self._random.getrandbits(64):016x}", change)
-            data = wrap("meta", msgspec.json.encode(envelope))
+            data = self._encoded(change)
             if await decide(self._store, meta_name(number), data):
                 self._learn(number, data)
                 return True
+
+    def _encoded(self, change: Change) -> bytes:
+        """An entry; one that no object can hold is refused, because trying again would not help."""
+        envelope = _Envelope(f"{self._random.getrandbits(64):016x}", change)
+        data = wrap("meta", msgspec.json.encode(envelope))
+        if len(data) > self.entry_bytes_max:
+            why = f"an entry has {len(data)} bytes, and an object up to {self.entry_bytes_max}"
+            raise StoreRefused(store="of the cluster", why=why)
+        return data
+
+    def check(self, changes: Iterable[Change]) -> None:
+        """Refuse changes that cannot be proposed, before anything is done."""
+        for change in changes:
+            self._encoded(change)
 
     def _learn(self, number: int, data: bytes) -> None:
         if number != self.state.next:
@@ -100,7 +122,7 @@ class MetadataLog:
         try:
             change = msgspec.json.decode(unwrap("meta", name, data), type=_Envelope).change
         except msgspec.ValidationError:  # A newer release wrote it; skipping it would let two nodes disagree.
-            self._check_format(max(self.state.format, FORMAT) + 1)
+            self._check_format(max(self.state.format, self.format) + 1)
             raise
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CorruptionError(path=name, position=0, why=str(error)) from error
@@ -110,8 +132,8 @@ class MetadataLog:
 
     def _check_format(self, used: int) -> None:
         """Refuse a log that has what this release does not understand."""
-        if used > FORMAT:
-            raise ClusterTooNew(cluster=self.cluster, format=used, known=FORMAT)
+        if used > self.format:
+            raise ClusterTooNew(cluster=self.cluster, format=used, known=self.format)
 
     async def write_snapshot(self, written: int) -> int:
         """Write a snapshot if there are many entries since the one at ``written``; returns the newest one."""

@@ -9,11 +9,16 @@ A piece that the store has already (equal file and identity) is not uploaded aga
 new name, so a late delete of an old one cannot hit it (rule 22).  One that is too large for the store becomes
 several objects.
 
-Partitions without changes are in the entry, too: otherwise their range would keep the floor down.  The
-entry has about 100 bytes per partition.
+Partitions without changes are in the entry, too: otherwise their range would keep the floor down.  It has
+about 100 bytes for each piece of each partition.  If the store does not take that as one object, there are
+several entries: each is true by itself, and the floor rises with the last.  A partition that does not fit
+alone (on etcd, with some 10,000 segments) is left out, and its WAL is kept.
 """
 
+from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.commit import Commits
@@ -22,6 +27,8 @@ from penstock.cluster.core.metadata import Checkpoint, Covered, Key, Piece, Stat
 from penstock.cluster.core.objects import HEADER_BYTES_MAX, Store, base_name, decide, wrap
 
 INTERVAL_S: Final = 30.0
+ENTRY_BYTES: Final = HEADER_BYTES_MAX + 512  # Of an entry, besides its partitions.
+COVERED_BYTES: Final = 64  # Of a partition, besides its name and pieces: numbers.
 
 
 class Checkpoints:
@@ -32,7 +39,7 @@ class Checkpoints:
         self._commits = commits
         self._host = host
         self._number = 0
-        self._cut = -1  # The last one.
+        self.cut = 0  # The last one.
 
     async def write(self, partitions: dict[Key, int], sealed: bool = False) -> None:
         """Write a checkpoint of partitions, given with their epochs, that are open here.
@@ -40,7 +47,7 @@ class Checkpoints:
         ``sealed``: there are segments to be uploaded, even if nothing was committed since the last one.
         """
         cut = self._commits.next
-        if cut == self._cut and not sealed and not self._has_history(partitions):
+        if cut == self.cut and not sealed and not self._has_history(partitions):
             return
         cuts = {key: self._host.cut(key) for key in partitions}  # No await since ``cut``.
         parts = {key: found for key, found in cuts.items() if found is not None}
@@ -52,9 +59,29 @@ class Checkpoints:
             pieces = await self._upload(key, found)
             if pieces is not None:  # Else it changed meanwhile, and is covered by the next one.
                 bases[key] = pieces
-        await self._metadata.propose(lambda state: self._entry(state, cut, partitions, bases))
-        self._cut = cut
+        for some in self._divided(bases):
+            await self._propose(cut, partitions, some)
+        self.cut = cut
         self.uploading = self._number
+
+    async def _propose(self, cut: int, partitions: dict[Key, int], bases: dict[Key, list[Piece]]) -> None:
+        await self._metadata.propose(lambda state: self._entry(state, cut, partitions, bases))
+
+    def _divided(self, bases: dict[Key, list[Piece]]) -> Iterator[dict[Key, list[Piece]]]:
+        """The checkpoint in as many parts as the store needs: usually one, also if it is empty."""
+        room = self._metadata.entry_bytes_max - ENTRY_BYTES
+        some: dict[Key, list[Piece]] = {}
+        taken = 0
+        for key, base in bases.items():
+            size = len(msgspec.json.encode((key, base))) + COVERED_BYTES
+            if size > room:
+                continue
+            if taken + size > room:
+                yield some
+                some, taken = {}, 0
+            some[key] = base
+            taken += size
+        yield some
 
     def _entry(
         self, state: State, cut: int, partitions: dict[Key, int], bases: dict[Key, list[Piece]]

@@ -1,4 +1,4 @@
-"""Deleting what nobody will read again (rules 21-23).
+"""Deletes objects that will not be read again (rules 21-23).
 
     WAL entries    below the floor that follows from the applied metadata, or above a tombstone
     pieces         of checkpoints that no partition refers to, if they are older than the checkpoint that is

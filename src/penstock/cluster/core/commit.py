@@ -16,8 +16,8 @@ reads and deliveries are allowed for ``LEASE_MS`` from then on.  Without traffic
 instead: the next name is missing, so nobody has sealed this incarnation.  A successor waits as long
 before it delivers.
 
-Cost: one create per round.  With a window of 1 a round takes as long as the store; more are for slow
-stores.
+Cost: one create per round.  With a window of 2 the node answers the requests of one round, and reads the next
+ones, while the store writes another; more rounds are smaller, and their creates cost more than they save.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from penstock.cluster.core.objects import UNKNOWN, Store, decide, wal_name
 from penstock.cluster.core.wal import encode_entries
 
 LEASE_MS: Final = 2000
-WINDOW: Final = 1  # Entries outstanding; more for stores that take long (rule 5).
+RENEW_MS: Final = 600  # An idle node renews its lease when so little of it is left.
+WINDOW: Final = 2  # Entries outstanding (rule 5); docs/benchmarks/cluster.md has others.
 
 
 class Round:
@@ -63,6 +64,7 @@ class Commits:
         self.next = 0  # The sequence of the next round.
         self.confirmed = 0  # All entries below are confirmed.
         self.tombstone: int | None = None  # This incarnation is sealed there.
+        self.closed = False  # Nothing more is packed: this incarnation is about to end itself.
         self.ended = asyncio.Event()  # Sealed, and every entry is resolved: the process must end.
         self.lease_ms = 0  # Reads and deliveries are allowed until then, by the steady clock.
         self._store = store
@@ -79,7 +81,7 @@ class Commits:
     def flush(self) -> None:
         """Something was appended: pack it, if another entry may be outstanding."""
         while self.tombstone is None and len(self._rounds) < self._window:
-            if not self._packed:
+            if not self._packed and not self.closed:
                 self._pack()
             if not self._packed:
                 return
@@ -155,7 +157,7 @@ class Commits:
             self.seal(sequence)
 
     def renew_soon(self) -> None:
-        """The same without waiting for it."""
+        """``renew`` in a task of its own."""
         if not self._renewing:
             self._renewing = True
             self._spawn(self._renew())

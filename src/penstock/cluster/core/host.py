@@ -1,4 +1,4 @@
-"""What the core needs of the broker.
+"""The interface of the broker to the core.
 
 All calls come from the event loop, and plain methods are called between two steps of the broker, so that
 what they see is consistent over all logs (rule 5): a driver whose broker runs in threads holds the
@@ -47,7 +47,7 @@ class Incoming(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget it: it is not ours any more."""
+        """Forget the partition: this node does not own it any more."""
         ...
 
 
@@ -59,7 +59,7 @@ class Host(Protocol):
         ...
 
     def confirm(self, packed: Any) -> None:
-        """It is committed: acknowledge it and show it to readers."""
+        """The round is committed: acknowledge it and show it to readers."""
         ...
 
     def reject(self) -> None:
@@ -79,7 +79,7 @@ class Host(Protocol):
         ...
 
     def resume(self, key: Key, epoch: int) -> None:
-        """It does not move after all."""
+        """Resume a partition that is not moved after all."""
         ...
 
     def serves(self, key: Key) -> bool:
@@ -87,11 +87,16 @@ class Host(Protocol):
         ...
 
     def drained(self, key: Key) -> bool:
-        """Is everything that was accepted for it confirmed?"""
+        """Whether everything that was accepted for a partition is confirmed."""
         ...
 
     def cut(self, key: Key) -> list[Part] | None:
         """All of a partition that has been packed, and nothing else (rule 26); None: not possible now."""
+        ...
+
+    @property
+    def carried_out(self) -> int:
+        """Topics, settings and documents are as the metadata entries below this number say."""
         ...
 
     def follow(self, state: State) -> None:

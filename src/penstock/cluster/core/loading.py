@@ -51,6 +51,12 @@ class Entries:
                 return await self._download(name)
         return self._known[name]
 
+    async def fetch(self, names: list[str]) -> None:
+        """Have these in memory, as far as they fit; those that another load has downloaded cost nothing."""
+        missing = [name for name in names if name not in self._known]
+        if missing:
+            await asyncio.gather(*[self.get(name) for name in missing])
+
     async def _download(self, name: str) -> Entry:
         self._coming[name] = asyncio.get_running_loop().create_future()
         try:
@@ -101,6 +107,10 @@ class Loading:
         begun = self._running.get(key) == epoch
         self._running[key] = epoch
         return not begun
+
+    def is_running(self, key: Key) -> bool:
+        """Whether a partition may be opened at any moment."""
+        return key in self._running
 
     async def load(self, key: Key, epoch: int, then: Callable[[], None]) -> None:
         """Load a partition and open it, unless it is taken away before; then call ``then``."""
@@ -160,9 +170,9 @@ class Loading:
         start, joining = load.read.get(place, each.start), Joining()
         for at in range(start, each.end, PARALLEL_MAX):
             ahead = range(at, min(at + PARALLEL_MAX, each.end))
-            await asyncio.gather(*[self._entries.get(wal_name(each.incarnation, n)) for n in ahead])
-            for sequence in ahead:
-                name = wal_name(each.incarnation, sequence)
+            names = [wal_name(each.incarnation, sequence) for sequence in ahead]
+            await self._entries.fetch(names)
+            for sequence, name in zip(ahead, names, strict=True):
                 entry = joining.add(name, await self._entries.get(name))
                 if entry is not None:  # Parts without the last one, at the end of a range, count for nothing.
                     self._append(name, load, entry.slices(key, each.epoch))

@@ -9,6 +9,8 @@ so that floors, epochs and owners are derived and never asserted.
     documents    keys, users, quotas, group settings and the like: text by name
     producers    how many producer ids were given out
     draining     nodes that an operator keeps free of partitions
+    coordinators which incarnation coordinates the Kafka groups of each hash, and since which entry
+    left         the incarnation that turned the cluster back into a plain data directory: nobody joins again
 
 The history of a partition is a list of ranges (incarnation, epoch, start, end): what that incarnation
 committed to it, in its WAL from ``start`` up to ``end``.  Only the last range may be open; its
@@ -42,7 +44,9 @@ import msgspec
 Key: TypeAlias = tuple[str, int]  # A partition: topic and number.
 
 PARTITIONS_MAX: Final = 10_000  # Of a topic.
-FORMAT: Final = 1  # The newest one that this release understands.
+FORMAT: Final = 2  # The newest one that this release understands; 2 added ``Leave``.
+GROUPS: Final = "__groups"  # Kafka groups are coordinated as if they were partitions of this topic ...
+GROUPS_PARTITIONS: Final = 50  # ... by the hash of their name.
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +106,13 @@ class Document(msgspec.Struct):
     version: int
 
 
+class Coordinating(msgspec.Struct, array_like=True):
+    """Who coordinates some of the Kafka groups."""
+
+    incarnation: str | None = None
+    epoch: int = 0  # The entry that made it so: two coordinators of a group never share one (rule 11).
+
+
 # The entries (rule 11).
 
 
@@ -112,6 +123,7 @@ class Join(msgspec.Struct, frozen=True, tag="join"):
     node: int
     address: str = ""
     format: int = 1  # That it understands.
+    leaving: bool = False  # Only to turn the cluster into a plain data directory (format 2).
 
 
 class Fence(msgspec.Struct, frozen=True, tag="fence"):
@@ -198,7 +210,7 @@ class Preference(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Prefer(msgspec.Struct, frozen=True, tag="prefer"):
-    """An operator chooses nodes for partitions, knowing who owns them."""
+    """An operator chooses nodes for partitions, given their current owners."""
 
     preferences: list[Preference]
 
@@ -209,9 +221,15 @@ class Forget(msgspec.Struct, frozen=True, tag="forget"):
     node: int
 
 
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """The only incarnation has everything in a directory of its own: the cluster ends (format 2)."""
+
+    incarnation: str
+
+
 Change: TypeAlias = (
     Join | Fence | Move | Checkpoint | PutTopic | DropTopic | PutDocument | TakeProducerIds
-    | Drain | Prefer | Forget
+    | Drain | Prefer | Forget | Leave
 )  # fmt: skip
 
 
@@ -221,9 +239,10 @@ class State(msgspec.Struct):
     topics: dict[str, Topic] = {}
     documents: dict[str, Document] = {}
     producers: int = 0
-    membership: int = 0  # The entry that changed who may coordinate last: the epoch of coordinators.
+    coordinators: list[Coordinating] = []  # By partition of ``GROUPS``; empty before the first join.
     draining: list[int] = []
     format: int = 1  # What entries may contain.
+    left: str = ""  # The incarnation that ended the cluster.
     placement: int = 0  # The last entry by which an operator has changed where partitions should be.
 
     # Questions.
@@ -307,10 +326,11 @@ class State(msgspec.Struct):
                 return self._place(change, number)
 
     def _join(self, join: Join, number: int) -> bool:
-        if join.incarnation in self.members or join.format < self.format:
+        ended = bool(self.left) and not join.leaving
+        if join.incarnation in self.members or join.format < self.format or ended:
             return False
         self.members[join.incarnation] = Member(join.node, join.address, format=join.format)
-        self.membership = number
+        self._coordinate(number)
         self._raise_format()
         for key, assigned in self.partitions():
             if assigned.owner is None:
@@ -326,7 +346,7 @@ class State(msgspec.Struct):
         if not self.is_alive(fence.incarnation) or fence.end < self.members[fence.incarnation].floor:
             return False
         self.members[fence.incarnation].tombstone = fence.end
-        self.membership = number
+        self._coordinate(number)
         self._raise_format()
         for key, assigned in self.partitions():
             if assigned.owner == fence.incarnation:
@@ -394,7 +414,7 @@ class State(msgspec.Struct):
 
     # Operators.
 
-    def _place(self, change: Drain | Prefer | Forget, number: int) -> bool:
+    def _place(self, change: Drain | Prefer | Forget | Leave, number: int) -> bool:
         match change:
             case Drain():
                 return self._drain(change, number)
@@ -402,6 +422,8 @@ class State(msgspec.Struct):
                 return self._prefer(change, number)
             case Forget():
                 return self._forget(change)
+            case Leave():
+                return self._leave(change)
 
     def _drain(self, drain: Drain, number: int) -> bool:
         if drain.node not in self.nodes() or (drain.node in self.draining) == drain.on:
@@ -410,7 +432,8 @@ class State(msgspec.Struct):
             self.draining.append(drain.node)
         else:
             self.draining.remove(drain.node)
-        self.membership = self.placement = number
+        self.placement = number
+        self._coordinate(number)
         return True
 
     def _prefer(self, prefer: Prefer, number: int) -> bool:
@@ -433,6 +456,22 @@ class State(msgspec.Struct):
             if assigned.preferred == forget.node:
                 assigned.preferred = None
         return True
+
+    def _leave(self, leave: Leave) -> bool:
+        if self.alive() != [leave.incarnation]:
+            return False  # Another node has joined meanwhile.
+        self.left = leave.incarnation
+        return True
+
+    # Coordinators.
+
+    def _coordinate(self, number: int) -> None:
+        """Members came or went: give every Kafka group the coordinator that rendezvous hashing says."""
+        self.coordinators = self.coordinators or [Coordinating() for _ in range(GROUPS_PARTITIONS)]
+        for partition, each in enumerate(self.coordinators):
+            chosen = self.favourite((GROUPS, partition))
+            if chosen != each.incarnation:
+                self.coordinators[partition] = Coordinating(chosen, number)
 
     # Ranges.
 

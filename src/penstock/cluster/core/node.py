@@ -12,7 +12,7 @@ After every metadata entry the node compares what it owns with what it has open:
 others and loads what is its own.  A partition is served only while the state says so, in the epoch in
 which it was loaded.
 
-An incarnation never comes back: when ``run`` returns, the process ends or starts anew with another id.
+An incarnation never comes back: when ``run`` returns, the process ends or restarts with another id.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from penstock.cluster.core import agreement, checkpoints, collecting, sealing
 from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.checkpoints import Checkpoints
 from penstock.cluster.core.collecting import Collecting
-from penstock.cluster.core.commit import LEASE_MS, WINDOW, Commits
+from penstock.cluster.core.commit import LEASE_MS, RENEW_MS, WINDOW, Commits
 from penstock.cluster.core.host import Host
 from penstock.cluster.core.loading import Loading
-from penstock.cluster.core.metadata import FORMAT, Change, Join, Key, Move, State, Transfer
+from penstock.cluster.core.metadata import Change, Join, Key, Move, State, Transfer
 from penstock.cluster.core.objects import UNKNOWN, Store
 from penstock.cluster.core.sealing import Sealing
 
@@ -42,7 +42,7 @@ DRAIN_S: Final = 0.005  # Between two looks whether a partition is drained.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How often; a simulation is in more of a hurry."""
+    """Intervals and timeouts; a simulation uses shorter ones."""
 
     heartbeat_s: float = 0.5
     beat_s: float = sealing.BEAT_S
@@ -53,15 +53,16 @@ class Timing:
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """What nodes send each other all the time."""
+    """The periodic message between nodes."""
 
     incarnation: str
     confirmed: int  # WAL entries.
     metadata: int  # The next entry, as far as the sender knows.
+    carried_out: int = 0  # Its broker is as the entries below this number say.
 
 
 class _Ended(Exception):  # noqa: N818 - it ends the tasks, and is not an error
-    """This incarnation is sealed."""
+    """This incarnation of the node was sealed by another one and must not write any more."""
 
 
 class Node:
@@ -78,13 +79,16 @@ class Node:
         broadcast: Callable[[Heartbeat], None],
         timing: Timing = Timing(),
         window: int = WINDOW,
+        leaving: bool = False,
     ) -> None:
+        """``leaving``: it joins only to turn the cluster into a plain data directory."""
         self.incarnation = incarnation
         self.opened: dict[Key, int] = {}  # Partitions that are served, and their epoch.
         self.metadata = MetadataLog(store, random, self._follow)
         self.commits = Commits(incarnation, store, host, clock, random, self._spawn, window)
         self.sealing = Sealing(incarnation, store, self.metadata, clock, random, self._spawn)
         self._number = number
+        self._is_leaving = leaving
         self._address = address
         self._clock = clock
         self._host = host
@@ -94,8 +98,10 @@ class Node:
         self._checkpoints = Checkpoints(store, self.metadata, self.commits, host)
         self._collecting = Collecting(incarnation, store)
         self._deliver_ms: dict[Key, int] = {}  # Not before: the previous owner's lease (rule 25).
+        self._carried_out: dict[str, int] = {}  # By peer, as it has said last.
         self._members: list[str] = []  # Those alive, and since when.
         self._members_ms = 0
+        self.on_carried_out: Callable[[], None] = lambda: None  # A peer has carried out more entries.
         self._news = asyncio.Event()  # There are metadata that we have not read.
         self._placement = 0  # The entry of an operator that we have followed last ...
         self._placed = asyncio.Event()  # ... and there is a newer one.
@@ -137,7 +143,7 @@ class Node:
     def _join(self, state: State) -> Join | None:
         if self.incarnation in state.members:
             return None
-        return Join(self.incarnation, self._number, self._address, FORMAT)
+        return Join(self.incarnation, self._number, self._address, self.metadata.format, self._is_leaving)
 
     # For the driver and the broker.
 
@@ -147,16 +153,29 @@ class Node:
 
     def heard(self, beat: Heartbeat) -> None:
         self.sealing.heard(beat.incarnation, beat.confirmed)
+        if beat.carried_out > self._carried_out.get(beat.incarnation, 0):
+            self._carried_out[beat.incarnation] = beat.carried_out
+            self.on_carried_out()
         if beat.metadata > self.state.next:
             self._news.set()
+
+    def is_carried_out(self, number: int) -> bool:
+        """Whether the brokers of all live nodes are as the metadata entries below this number say."""
+        others = (name for name in self.state.alive() if name != self.incarnation)
+        return all(self._carried_out.get(name, 0) >= number for name in others)
 
     def refresh(self) -> None:
         """There may be metadata entries that this node has not applied."""
         self._news.set()
 
     def checkpoint_soon(self) -> None:
-        """There are segments that would be evicted if they were in the store."""
+        """Segments would be evicted if they were in the store, or a takeover would take long."""
         self._sealed.set()
+
+    @property
+    def uncovered(self) -> int:
+        """How many WAL entries a takeover of this node would have to read."""
+        return self.commits.next - self._checkpoints.cut
 
     def deliver_from_ms(self, key: Key) -> int:
         """Until then the lease of the previous owner may last (rule 25)."""
@@ -173,7 +192,7 @@ class Node:
     async def propose(self, make: Callable[[State], Change | None]) -> bool:
         """Append a metadata entry, made from the newest state; False if ``make`` returned None."""
         made = await self.metadata.propose(make)
-        self._tell()
+        self.tell()
         return made
 
     # Following the metadata.
@@ -230,8 +249,10 @@ class Node:
                 async with asyncio.timeout(self._timing.poll_s):
                     await self._news.wait()
 
-    def _tell(self) -> None:
-        self._broadcast(Heartbeat(self.incarnation, self.commits.confirmed, self.state.next))
+    def tell(self) -> None:
+        self._broadcast(
+            Heartbeat(self.incarnation, self.commits.confirmed, self.state.next, self._host.carried_out)
+        )
 
     async def _beat(self) -> None:
         """Renew the lease, tell the peers, and look after them.
@@ -241,10 +262,10 @@ class Node:
         number, beat_ms = 0, 0
         while True:
             now_ms = self._clock.steady_ms()
-            if self.commits.lease_ms - now_ms <= LEASE_MS // 2:
+            if self.commits.lease_ms - now_ms <= RENEW_MS:
                 await self.commits.renew()
             if self.commits.leased:
-                self._tell()
+                self.tell()
             if now_ms - beat_ms >= self._timing.beat_s * 1000:
                 number, beat_ms = number + 1, now_ms
                 with suppress(*UNKNOWN):
@@ -260,7 +281,7 @@ class Node:
             sealed = self._sealed.is_set()
             self._sealed.clear()
             await self._checkpoints.write(dict(self.opened), sealed)
-            self._tell()
+            self.tell()
 
     async def _collect(self) -> None:
         snapshot = self.state.next
@@ -309,16 +330,28 @@ class Node:
                 self._host.resume(key, epoch)
 
     async def leave(self) -> None:
-        """Hand everything over and end this incarnation: one tombstone, one entry; ``run`` returns then."""
+        """Hand everything over and end this incarnation: one tombstone, one entry; ``run`` returns then.
+
+        What is appended after the drain, to a partition that was opened meanwhile, is rejected: the tombstone
+        might never find a free name behind a WAL that grows.
+        """
         await self._drain(dict(self.opened))
+        self.commits.closed = True
+        await self.commits.reached(self.commits.next)
+        self.sealing.heard(self.incarnation, self.commits.confirmed)  # Where the tombstone belongs.
         await self.sealing.seal(self.incarnation, self._has_stopped)
-        self._tell()
+        self.tell()
 
     def _has_stopped(self, state: State) -> bool:
-        """Whether nothing of ours is delivered any more, by us or by previous owners."""
+        """Whether nothing of ours is delivered any more, by us or by previous owners.
+
+        A partition that is being loaded may be open before we know that the entry was written.
+        """
         now_ms = self._clock.steady_ms()
         return all(
-            self._deliver_ms.get(key, 0) <= now_ms and not self._host.serves(key)
+            self._deliver_ms.get(key, 0) <= now_ms
+            and not self._host.serves(key)
+            and not self._loading.is_running(key)
             for key, assigned in state.partitions()
             if assigned.owner == self.incarnation
         )

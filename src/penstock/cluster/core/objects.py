@@ -72,8 +72,12 @@ def number_of(name: str) -> int:
     return int(name.rpartition("/")[2])
 
 
-def wrap(kind: str, payload: bytes) -> bytes:
-    return b"penstock %s %d %08x\n" % (kind.encode(), VERSION, crc32c(payload)) + payload
+def wrap(kind: str, *payload: bytes) -> bytes:
+    """An object with this payload, which may be in several pieces: they are copied once."""
+    checksum = 0
+    for piece in payload:
+        checksum = crc32c(piece, checksum)
+    return b"".join((b"penstock %s %d %08x\n" % (kind.encode(), VERSION, checksum), *payload))
 
 
 def unwrap(kind: str, name: str, data: bytes) -> bytes:

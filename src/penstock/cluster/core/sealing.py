@@ -2,8 +2,8 @@
 
 Every node sends heartbeats to its peers (the driver calls ``heard``), and reports its progress in an
 object every ``BEAT_S``.  An incarnation is suspected when this node has not heard it for ``SUSPECT_MS``
-by its own steady clock, and its WAL has not advanced meanwhile (rule 13).  A node that hears none of
-several peers is probably cut off itself: it trusts only the object, and waits for ``ISOLATED_MS``.
+by its own steady clock, and its WAL has not advanced meanwhile (rule 13).  A node that hears from none
+of several peers is probably cut off itself: it trusts only the object, and waits for ``ISOLATED_MS``.
 
 Sealing (rule 14) puts a tombstone at the first free name of the WAL, and then writes ``Fence``, whose
 ``apply`` gives the partitions to others (rule 15).  Any number of nodes may do so at once: they all find
@@ -32,6 +32,7 @@ SUSPECT_MS: Final = 3000  # Of silence, if the machine is gone; ...
 REFUSED_MS: Final = 500  # ... if it refuses connections, because the process is gone.
 ISOLATED_MS: Final = 25_000
 RETRY_S: Final = 0.1
+LOOK_AHEAD: Final = 8  # Names of a WAL that are looked at together.
 
 
 class Beat(msgspec.Struct):
@@ -120,8 +121,9 @@ class Sealing:
         try:
             beat = await self._read_beat(name)
             before = sequence = max(watch.confirmed, beat.confirmed)
-            while await self._is_committed(wal_name(name, sequence)):
-                sequence += 1
+            while all(ahead := await self._are_committed(name, sequence)):
+                sequence += LOOK_AHEAD
+            sequence += ahead.index(False)
         except UNKNOWN:
             return True  # We cannot see the store: that is no sign that the peer has failed.
         # Counted apart: a heartbeat may have come during a request, and the end must not be looked for above
@@ -133,9 +135,12 @@ class Sealing:
         watch.heard_ms = self._clock.steady_ms()
         return True
 
-    async def _is_committed(self, name: str) -> bool:
-        found = await self._store.get(name)
-        return found is not None and not decode_entry(name, found).tombstone
+    async def _are_committed(self, incarnation: str, sequence: int) -> list[bool]:
+        """Whether the next ``LOOK_AHEAD`` names of a WAL have an entry that is not a tombstone."""
+        names = [wal_name(incarnation, sequence + number) for number in range(LOOK_AHEAD)]
+        found = await asyncio.gather(*[self._store.get(name) for name in names])
+        pairs = zip(names, found, strict=True)
+        return [data is not None and not decode_entry(name, data).tombstone for name, data in pairs]
 
     async def _read_beat(self, name: str) -> Beat:
         data = await self._store.get(beat_name(name))

@@ -94,11 +94,11 @@ class Joining:
 
 def encode_entries(nonce: str, slices: list[tuple[Slice, bytes]], bytes_max: int) -> list[bytes]:
     """The objects of a round, each with up to ``bytes_max``; usually one."""
-    header = _Header(nonce, slices=[each for each, _ in slices])
-    payload = b"\n".join((msgspec.json.encode(header), b"".join(data for _, data in slices)))
+    header = msgspec.json.encode(_Header(nonce, slices=[each for each, _ in slices]))
     size = min(bytes_max, ENTRY_BYTES_MAX) - HEADER_BYTES_MAX
-    if len(payload) <= size:
-        return [wrap(WAL, payload)]
+    if len(header) + 1 + sum(len(data) for _, data in slices) <= size:
+        return [wrap(WAL, header, b"\n", *[data for _, data in slices])]
+    payload = b"".join((header, b"\n", *[data for _, data in slices]))
     chunks = [payload[at : at + size] for at in range(0, len(payload), size)]
     return [
         wrap(WAL, msgspec.json.encode(_Header(nonce, part=part, parts=len(chunks))) + b"\n" + chunk)

@@ -1,4 +1,4 @@
-"""The operations of an operator as steps: ``Administration`` does them, on the node that was asked."""
+"""Operator requests as steps; ``Administration`` executes them on the node that gets the request."""
 
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
@@ -14,7 +14,7 @@ PROPOSE_MS_MAX: Final = 20_000  # For the entry in the metadata log, beside the 
 
 
 class Administrating(Protocol):
-    """See ``cluster/administration.py``."""
+    """Operator requests that are sent to other nodes (``cluster/administration.py``)."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> object: ...
 

@@ -6,11 +6,44 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.registry.staging_peers import StagingRoom
 from penstock.groups.commits import Commit
-from penstock.model.info import DeadLetter, Fetched, Overview
+from penstock.groups.rebalance import KafkaGroupState
+from penstock.groups.transactions import AckedRun, Claim, Decision, Enlisted, Enlisting
+from penstock.model.info import DeadLetter, Fetched, OpenTransaction, Overview
 from penstock.operations.call import READ_ONLY, Call, NoArguments
 from penstock.operations.calls import CALLS
 from penstock.wire.kafka.codes import Code
+from penstock.wire.native_bodies import WireMessage, WireReceipt
+
+
+class BeginTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str | None
+    abort_after: str | int | float
+    claim: Claim
+
+
+class PublishInTransactionArguments(msgspec.Struct, frozen=True):
+    topic: str
+    messages: list[WireMessage]
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    claim: Claim
+
+
+class CommitTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    claim: Claim
+
+
+class AbortTransactionArguments(msgspec.Struct, frozen=True):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    claim: Claim
 
 
 class FetchArguments(msgspec.Struct, frozen=True):
@@ -31,12 +64,37 @@ class AppendOutputArguments(msgspec.Struct, frozen=True):
     batch: bytes
 
 
+class CheckOwnedArguments(msgspec.Struct, frozen=True):
+    topic: str
+    partitions: list[tuple[int, int]]
+
+
+class ReadStagedArguments(msgspec.Struct, frozen=True):
+    offset: int
+    end: int
+
+
+class StagingRoomsArguments(msgspec.Struct, frozen=True):
+    topic: str
+
+
+class PlaceStagedArguments(msgspec.Struct, frozen=True):
+    topic: str
+    batches: dict[int, list[tuple[int, bytes]]]
+    producer_id: int
+    time_ms: int
+
+
+class ReleaseStagedArguments(msgspec.Struct, frozen=True):
+    ranges: list[tuple[int, int]]
+
+
 class DeadLetterArguments(msgspec.Struct, frozen=True):
     topic: str
     identity: str
 
 
-class SettlePlaceArguments(msgspec.Struct, frozen=True):
+class AckByLeaseArguments(msgspec.Struct, frozen=True):
     topic: str
     group: str
     partition: int
@@ -45,7 +103,7 @@ class SettlePlaceArguments(msgspec.Struct, frozen=True):
     last: bool
 
 
-class RetimePlaceArguments(msgspec.Struct, frozen=True):
+class ChangeVisibilityArguments(msgspec.Struct, frozen=True):
     topic: str
     group: str
     partition: int
@@ -56,10 +114,61 @@ class RetimePlaceArguments(msgspec.Struct, frozen=True):
     last: bool
 
 
+class ConfirmEnlistedArguments(msgspec.Struct, frozen=True):
+    known_as: str
+    producer_id: int
+    epoch: int
+    partition: tuple[str, int]
+    enlisting: Enlisting
+    claim: Claim
+
+
+class FinishTransactionArguments(msgspec.Struct, frozen=True):
+    decision: Decision
+    partitions: list[tuple[str, int, int]]
+    commits: list[tuple[str, str, dict[int, Commit]]]
+    acks: list[tuple[int, AckedRun]]
+
+
+class HoldAcksArguments(msgspec.Struct, frozen=True):
+    decision: Decision
+    acks: list[tuple[int, AckedRun]]
+
+
+class CheckAcksArguments(msgspec.Struct, frozen=True):
+    acks: list[AckedRun]
+
+
+class StageAcksArguments(msgspec.Struct, frozen=True):
+    acks: list[AckedRun]
+    known_as: str
+    producer_id: int
+    epoch: int
+    claim: Claim
+
+
+class StageCommitsArguments(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    commits: dict[int, Commit]
+    known_as: str
+    producer_id: int
+    epoch: int
+    claim: Claim
+
+
+class HeldOffsetsArguments(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    partitions: list[int]
+    ledgers: list[int]
+
+
 class StoreOffsetsArguments(msgspec.Struct, frozen=True):
     topic: str
     group: str
     commits: dict[int, Commit]
+    epoch: int
 
 
 class CommittedOffsetsArguments(msgspec.Struct, frozen=True):
@@ -81,19 +190,41 @@ class ForgetOffsetsArguments(msgspec.Struct, frozen=True):
     partitions: list[int]
 
 
+class MemberGroupArguments(msgspec.Struct, frozen=True):
+    group: str
+
+
 PEER_CALLS: Final[Mapping[str, Call]] = {
     **CALLS,
+    "begin_transaction": Call(BeginTransactionArguments, OpenTransaction, READ_ONLY),
+    "publish_in_transaction": Call(PublishInTransactionArguments, list[WireReceipt], READ_ONLY),
+    "commit_transaction": Call(CommitTransactionArguments, None, READ_ONLY),
+    "abort_transaction": Call(AbortTransactionArguments, None, READ_ONLY),
     "fetch": Call(FetchArguments, Fetched, READ_ONLY),
     "lanes": Call(LanesArguments, dict[str, int], READ_ONLY),
     "append_output": Call(AppendOutputArguments, None, READ_ONLY),
+    "check_owned": Call(CheckOwnedArguments, None, READ_ONLY),
+    "read_staged": Call(ReadStagedArguments, bytes, READ_ONLY),
+    "staging_rooms": Call(StagingRoomsArguments, dict[int, StagingRoom], READ_ONLY),
+    "place_staged": Call(PlaceStagedArguments, None, READ_ONLY),
+    "release_staged": Call(ReleaseStagedArguments, None, READ_ONLY),
     "dead_letter": Call(DeadLetterArguments, DeadLetter, READ_ONLY),
-    "settle_place": Call(SettlePlaceArguments, bool, READ_ONLY),
-    "retime_place": Call(RetimePlaceArguments, bool, READ_ONLY),
+    "ack_by_lease": Call(AckByLeaseArguments, bool, READ_ONLY),
+    "change_visibility": Call(ChangeVisibilityArguments, bool, READ_ONLY),
+    "confirm_enlisted": Call(ConfirmEnlistedArguments, Enlisted, READ_ONLY),
+    "finish_transaction": Call(FinishTransactionArguments, None, READ_ONLY),
+    "hold_acks": Call(HoldAcksArguments, None, READ_ONLY),
+    "check_acks": Call(CheckAcksArguments, None, READ_ONLY),
+    "stage_acks": Call(StageAcksArguments, None, READ_ONLY),
+    "stage_commits": Call(StageCommitsArguments, None, READ_ONLY),
+    "held_offsets": Call(HeldOffsetsArguments, list[int], READ_ONLY),
     "store_offsets": Call(StoreOffsetsArguments, None, READ_ONLY),
     "committed_offsets": Call(CommittedOffsetsArguments, dict[int, Commit], READ_ONLY),
     "topics_with_offsets": Call(TopicsWithOffsetsArguments, list[str], READ_ONLY),
     "queued_topics": Call(QueuedTopicsArguments, list[str], READ_ONLY),
     "forget_offsets": Call(ForgetOffsetsArguments, Code, READ_ONLY),
+    "member_groups": Call(NoArguments, list[KafkaGroupState], READ_ONLY),
+    "member_group": Call(MemberGroupArguments, KafkaGroupState | None, READ_ONLY),
     "waiting": Call(NoArguments, dict[tuple[str, int], int], READ_ONLY),
     "overview": Call(NoArguments, Overview, READ_ONLY),
 }

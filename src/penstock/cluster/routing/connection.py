@@ -3,12 +3,13 @@
 Compiled, because its base class is.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.clock import Clock
-from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.errors import Closed, OutcomeUnknown, PenstockError
 from penstock.transport.framed import FramedConnection
 from penstock.wire.frames import FrameSplitter
 from penstock.wire.native import ERROR, FRAME_BYTES_MAX, HEADER_BYTES, OK, UINT32_MAX, correlation_of
@@ -22,7 +23,7 @@ OnPush = Callable[[int, bytes], None]
 
 
 class Answer:
-    """The response to one request; whoever waits for it is woken when it is there."""
+    """The response to one request; its waiters are woken when it has arrived."""
 
     def __init__(self, unknown: PenstockError) -> None:
         self._unknown = unknown  # If no response comes in time.
@@ -55,10 +56,11 @@ class Answer:
 class PeerConnection(FramedConnection):
     """One connection to another node; every request is answered once, by the peer or by the end."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, requests: Counter[str]) -> None:
         super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
         self.lost = False
         self.pushed: dict[int, OnPush] = {}  # By the number of a consumer: what the peer sends unasked.
+        self.requests = requests  # How many were sent, by operation.
         self._server = server
         self._correlation = 0
         self._waiting: dict[int, tuple[str, OnAnswer]] = {}
@@ -69,6 +71,7 @@ class PeerConnection(FramedConnection):
             return
         self._correlation = self._correlation % UINT32_MAX + 1
         data = encode(self._correlation)
+        self.requests[operation] += 1
         self._waiting[self._correlation] = operation, then
         self.push(data)
 
@@ -87,11 +90,14 @@ class PeerConnection(FramedConnection):
             if consumer in self.pushed:
                 self.pushed[consumer](opcode, body)
             return
-        _, then = self._waiting.pop(correlation_of(body), ("", _nobody))
+        operation, then = self._waiting.pop(correlation_of(body), ("", _nobody))
         if opcode == OK:
             then(body, None)
-        else:
-            then(b"", decode_error_frame(body))
+            return
+        error = decode_error_frame(body)
+        if isinstance(error, Closed) and error.what == "broker":  # The node stops; it may have been at work.
+            error = OutcomeUnknown(operation=operation, server=self._server)
+        then(b"", error)
 
     def connection_lost(self, _: Exception | None) -> None:
         self.lost = True

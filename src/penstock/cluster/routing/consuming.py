@@ -20,8 +20,9 @@ from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.loop import ignore_result
 from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.client.consume.records import records_of
-from penstock.cluster.routing.router import GONE, RETRY_MS, ROUTE_MS_MAX, Router
+from penstock.cluster.routing.router import GONE, RETRY_MS, ROUTE_MS_MAX
 from penstock.cluster.routing.shares import RemoteShare
+from penstock.cluster.routing.staging import StagingRouter
 from penstock.config.broker import GroupOptions
 from penstock.errors import (
     Closed,
@@ -31,9 +32,10 @@ from penstock.errors import (
     ServerUnreachable,
 )
 from penstock.model.failure import Failure, describe_error
-from penstock.model.message import Delivery, Message, check_held, lease_runs, run_of, unanswer
+from penstock.model.message import Delivery, LeaseRun, Message, check_held, lease_runs, run_of, unanswer
 from penstock.operations.call import IDEMPOTENT
 from penstock.operations.codec import plain
+from penstock.operations.consumers import ConsumerOptions, consumer_options
 from penstock.types import Duration, duration_ms
 from penstock.wire.native import PING, LeasedBatch, Run, frame
 from penstock.wire.native_bodies import OpenConsumer
@@ -42,7 +44,7 @@ Share = BatchConsumer | RemoteShare
 
 
 class ClusterConsumer(BatchConsumer):
-    """One consumer of a front end, wherever the partitions of its topic are."""
+    """One consumer of a front end, over all owners of the topic's partitions."""
 
     def __init__(self, router: "ConsumerRouter", request: OpenConsumer) -> None:
         # Not the constructor of the base class, whose consumer is at one node.
@@ -167,6 +169,10 @@ class ClusterConsumer(BatchConsumer):
                 if not found:
                     raise
                 break  # What was received is the answer; the next call sees what is wrong.
+            except GeneratorExit:  # Called off: the next receive returns it, or one that waits.
+                self._ready[:0] = found
+                self.wake()
+                raise
         return found
 
     def _park(self, max_messages: int, until_ms: int) -> Steps[None]:
@@ -200,12 +206,12 @@ class ClusterConsumer(BatchConsumer):
                 raise error
 
     def wake(self) -> None:
-        """Something has come, or the owner table has changed."""
+        """Messages have arrived, or the owner table has changed."""
         for waiter in list(self.waiters):
             waiter.wake()
 
     def _take_ready(self, max_messages: int) -> list[LeasedBatch]:
-        """What came while nobody received, in whole leases, but no more than was asked for."""
+        """Messages that arrived between receives, in whole leases, but no more than requested."""
         taken: list[LeasedBatch] = []
         room = max_messages
         while self._ready and (room >= self._ready[0].end - self._ready[0].start or not taken):
@@ -410,6 +416,10 @@ class MessageConsumer:
             unanswer(messages)
             raise
 
+    def answered(self, runs: list[LeaseRun]) -> Steps[None]:  # noqa: ARG002
+        """The owners have settled these; ``in_flight`` counts them until their leases would have ended."""
+        yield from ()
+
     def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:
         delay_ms = None if delay is None else duration_ms("delay", delay)
         yield from self._inner.nack(self._held(message), delay_ms, describe_error(error))
@@ -447,56 +457,36 @@ def _run(run: Any) -> Run:
     return run.partition, run.lease, run.start, run.end
 
 
-class ConsumerRouter(Router):
+class ConsumerRouter(StagingRouter):
     """The operations that open consumers."""
 
-    def batch_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[BatchConsumer]:
-        return self._cluster_consumer(topic, group, consumer_id, max_in_flight, options)
+    def batch_consumer(self, topic: str, group: str, options: ConsumerOptions) -> Steps[BatchConsumer]:
+        return self._cluster_consumer(topic, group, options)
 
-    def _cluster_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[ClusterConsumer]:
+    def _cluster_consumer(self, topic: str, group: str, options: ConsumerOptions) -> Steps[ClusterConsumer]:
         yield from self.metadata(topic)
+        consumer_id = options.consumer_id
         if consumer_id is None and len(self.owners_of(topic)) > 1:
             consumer_id = f"{self.owners.node}-{secrets.token_hex(4)}"  # The same at every owner.
         request = OpenConsumer(
             topic=topic,
             group=group,
             consumer_id=consumer_id,
-            max_in_flight=max_in_flight,
-            options=plain(dict(options)),
+            max_in_flight=options.max_in_flight,
+            options=plain(dict(options.group)),
             assignments=True,
         )
         made = ClusterConsumer(self, request)
         yield from made.open()
         return made
 
-    def own_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[BatchConsumer]:
-        """For a client that asks each owner itself."""
+    def own_consumer(self, topic: str, group: str, options: ConsumerOptions) -> Steps[BatchConsumer]:
+        """Open a consumer at this node only, for a client that connects to each owner itself."""
         yield from self.metadata(topic)
         owners = self.owners_of(topic)
         if self.owners.node not in owners:
             raise NotOwner(topic=topic, partition=0, owner=owners[0], epoch=0)
-        return (yield from self._local.batch_consumer(topic, group, consumer_id, max_in_flight, options))
+        return (yield from self._local.batch_consumer(topic, group, options))
 
     def consumer(
         self,
@@ -507,18 +497,15 @@ class ConsumerRouter(Router):
         options: GroupOptions,
         wrap: Wrap,
     ) -> Steps[ConsumerOperations]:
-        inner = yield from self._cluster_consumer(topic, group, consumer_id, max_in_flight, options)
+        how = ConsumerOptions(consumer_id=consumer_id, max_in_flight=max_in_flight, group=options)
+        inner = yield from self._cluster_consumer(topic, group, how)
         return MessageConsumer(inner, topic, group, wrap)
 
     def open_share(self, node: int, request: OpenConsumer) -> Steps[Share]:
-        """The consumer's part at one owner."""
+        """Open the consumer at one owner."""
         if node == self.owners.node:
-            options: Any = request.options
-            return (
-                yield from self._local.batch_consumer(
-                    request.topic, request.group, request.consumer_id, request.max_in_flight, options
-                )
-            )
+            options = consumer_options(request)
+            return (yield from self._local.batch_consumer(request.topic, request.group, options))
         peer = self.peer(node)
         ping = peer.ask("ping", lambda correlation: frame(PING, correlation))  # There must be a connection.
         yield from self.wait(ping)

@@ -36,7 +36,7 @@ METRICS: Final = 0x3E
 DISCONNECT_CONSUMER: Final = 0x3F  # As CLOSE_CONSUMER, but the attempt counts: the client was lost.
 
 
-Heard = Callable[[bytes], Any]  # A heartbeat came in; returns what the peer is told.
+Heard = Callable[[bytes], Any]  # Called with a heartbeat; returns the response.
 
 
 def ignore_heartbeat(_: bytes) -> None:
@@ -44,7 +44,7 @@ def ignore_heartbeat(_: bytes) -> None:
 
 
 class PeerGateway(AuthGateway):
-    """Lets in whoever knows the secret, and gives them the operations of this node."""
+    """Accepts connections that prove the secret, and gives them the operations of this node."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class PeerListener(NativeHost):
 
 
 def hello(session: NativeSession, correlation: int, body: bytes) -> None:
-    """A nonce, and then the proof for the nonces of both sides."""
+    """Authenticate a peer: a nonce, then a proof for the nonces of both sides."""
     request = decode_body(body, PeerHello)
     gateway = session.shared.gateway
     assert isinstance(gateway, PeerGateway)
@@ -137,7 +137,7 @@ def hello(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
-    """A peer is alive, and is told that this node is."""
+    """Note a peer's heartbeat, and answer with this node's."""
     gateway = session.shared.gateway
     assert isinstance(gateway, PeerGateway)
     session.connection.answer(ok_frame(correlation, gateway.heard(body)))

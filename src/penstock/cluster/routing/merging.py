@@ -1,13 +1,15 @@
-"""Makes one result of the results of several nodes.  Pure functions: no node is asked here.
+"""Merges the results of several nodes into one.  Pure functions: nothing is requested here.
 
 A node counts and lists only partitions that it owns, so most numbers add up.  These do not:
 
     ages and times        the largest
     groups, consumers     the largest: a group, and a consumer of it, is on every owner of its topic
     a topic's depth       the sum of what waits for the slowest group of each owner, so it may be too high
-    a group's verdict     that of the owner where the group does worst (``WORST``)
+    a group's verdict     that of the owner where the group does worst (``WORST``), with its numbers;
+                          without consumers, with the lag of all owners
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
@@ -15,8 +17,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.broker.health.verdict import alone
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.groups.commits import Commit
+from penstock.groups.rebalance import KafkaGroupState
 from penstock.model.info import (
     BrokerInfo,
     DeadLetter,
@@ -45,11 +49,12 @@ LARGEST: Final = (
 )  # Gauges that do not add up, by the end of their names.
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 Samples = tuple[str, tuple[str, ...], list[tuple[tuple[str, ...], float | Distribution]]]
 
 
 class Merging(NamedTuple):
-    """What the functions below may need besides the results, which are by node."""
+    """The facts that the functions below may need besides the results, which are by node."""
 
     owner: Callable[[str, int], int]
     arguments: Sequence[Any]  # Of the operation.
@@ -96,12 +101,13 @@ def _rates(of: Iterable[GroupRates]) -> GroupRates:
     return GroupRates(**_sums(rates, *GroupRates.__struct_fields__))
 
 
-def _verdict(of: Iterable[Verdict]) -> Verdict:
-    return min(of, key=lambda verdict: WORST.index(verdict.word))
+def _verdict(of: Sequence[GroupInfo] | Sequence[GroupState]) -> Verdict:
+    worst = min((each.verdict for each in of), key=lambda verdict: WORST.index(verdict.word))
+    return alone(sum(each.lag for each in of)) if worst.word == "no consumers" else worst
 
 
 def _drain_seconds(of: Iterable[float | None]) -> float | None:
-    """As long as the slowest takes; None: one of them never ends."""
+    """The time until the slowest is drained; None if one of them never is."""
     found = list(of)
     return None if None in found else max(each for each in found if each is not None)
 
@@ -111,7 +117,7 @@ def group_info(found: dict[int, GroupInfo], merging: Merging) -> GroupInfo:
     unacked = [info.oldest_unacked for info in infos if info.oldest_unacked is not None]
     return msgspec.structs.replace(
         infos[0],
-        verdict=_verdict(info.verdict for info in infos),
+        verdict=_verdict(infos),
         drain_seconds=_drain_seconds(info.drain_seconds for info in infos),
         oldest_unacked=max(unacked, key=lambda each: each.age_seconds, default=None),
         rates=_rates(info.rates for info in infos),
@@ -125,12 +131,12 @@ def group_info(found: dict[int, GroupInfo], merging: Merging) -> GroupInfo:
     )  # fmt: skip
 
 
-def offsets(found: dict[int, dict[int, int]], merging: Merging) -> dict[int, int]:
+def by_partition(found: dict[int, dict[int, T]], merging: Merging) -> dict[int, T]:
     topic: str = merging.arguments[0]
     return {
-        number: offset
+        number: each
         for node, mine in found.items()
-        for number, offset in mine.items()
+        for number, each in mine.items()
         if merging.owner(topic, number) == node
     }
 
@@ -141,6 +147,23 @@ def commits(found: dict[int, dict[int, Commit]], _: Merging) -> dict[int, Commit
 
 def names(found: dict[int, list[str]], _: Merging) -> list[str]:
     return sorted({name for mine in found.values() for name in mine})
+
+
+def member_group(found: dict[int, KafkaGroupState | None], _: Merging) -> KafkaGroupState | None:
+    return max((state for state in found.values() if state is not None), key=_known, default=None)
+
+
+def member_groups(found: dict[int, list[KafkaGroupState]], _: Merging) -> list[KafkaGroupState]:
+    """Each group once, as the node describes it that knows most: members are with the coordinator."""
+    by_name: dict[str, list[KafkaGroupState]] = defaultdict(list)
+    for states in found.values():
+        for state in states:
+            by_name[state.group].append(state)
+    return [max(by_name[name], key=_known) for name in sorted(by_name)]
+
+
+def _known(state: KafkaGroupState) -> tuple[bool, bool, bool]:
+    return state.kind != "share", state.state != "Empty", bool(state.protocol_type)
 
 
 def waiting(found: dict[int, dict[tuple[str, int], int]], merging: Merging) -> dict[tuple[str, int], int]:
@@ -165,7 +188,7 @@ def _by_time(message: StoredMessage) -> tuple[int, int, int]:
 
 
 def read(found: dict[int, list[StoredMessage]], merging: Merging) -> list[StoredMessage]:
-    """In the order of their times; nothing is missing before the last one."""
+    """Messages in the order of their times, complete up to the last one."""
     cuts = [mine[-1].timestamp for mine in found.values() if mine and _bytes(mine) >= merging.bytes_max]
     messages = [each for mine in found.values() for each in mine if not cuts or each.timestamp <= min(cuts)]
     limit: int = merging.arguments[-1]
@@ -261,7 +284,7 @@ def _topic(lines: Sequence[TopicState]) -> TopicState:
 def _group(lines: Sequence[GroupState]) -> GroupState:
     return msgspec.structs.replace(
         lines[0],
-        verdict=_verdict(line.verdict for line in lines),
+        verdict=_verdict(lines),
         drain_seconds=_drain_seconds(line.drain_seconds for line in lines),
         rates=_rates(line.rates for line in lines),
         waited=_added(line.waited for line in lines),
@@ -272,7 +295,7 @@ def _group(lines: Sequence[GroupState]) -> GroupState:
 
 
 def metrics(families: list[Family], samples: list[Samples]) -> list[Family]:
-    """These, with the samples of another node added; those of the broker itself stay those of this node."""
+    """Add the samples of another node; metrics of the broker itself stay those of this node."""
     others = {name: values for name, labels, values in samples if "topic" in labels}
     return [
         _family(family, others[family.metric.name]) if family.metric.name in others else family

@@ -1,32 +1,29 @@
 """The owner table as routing needs it, and its form over the cluster's metadata log."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.broker.steps import Waiter
-from penstock.cluster.core.metadata import State
+from penstock.cluster.core.metadata import GROUPS_PARTITIONS, State
 from penstock.model.owners import NodeAddress, Owners
 from penstock.wire.murmur import partition_of
 
-GROUPS_TOPIC: Final = "__groups"  # The name under which the coordinators of Kafka's groups are found.
-GROUPS_PARTITIONS: Final = 50
-
 
 class OwnerTable(Owners, Protocol):
-    """It is a ``Place``: whoever waits there is woken when the table changes."""
+    """A ``Waitable``: its waiters are woken when the table changes."""
 
     waiters: dict[Waiter, None]
 
     def refresh(self) -> None:
-        """Another node has disagreed with the table: look for newer entries in the metadata log soon."""
+        """A node disagrees with the table: look for newer entries in the metadata log soon."""
         ...
 
 
 class MetadataOwners:
     """The owner table of the metadata state that this node has applied.
 
-    The address that a node joins with is ``host,peer,native,kafka``.  Kafka's groups are coordinated by the
-    node that rendezvous hashing prefers for them.  Call ``changed`` when entries were applied.
+    The address that a node joins with is ``host,peer,native,kafka``.  Call ``changed`` when entries were
+    applied.
     """
 
     def __init__(self, node: int, state: Callable[[], State], refresh: Callable[[], None]) -> None:
@@ -38,11 +35,17 @@ class MetadataOwners:
     def owner_of(self, topic: str, partition: int) -> tuple[int, int]:
         return self._state().owner_of((topic, partition))
 
-    def coordinator_of(self, name: str) -> tuple[int, int]:
-        key = (GROUPS_TOPIC, partition_of(name.encode(), GROUPS_PARTITIONS))
+    def preferred_of(self, topic: str, partition: int) -> int:
         state = self._state()
-        chosen = state.favourite(key)
-        return (-1 if chosen is None else state.members[chosen].node), state.membership
+        favourite = state.favourite((topic, partition))
+        return -1 if favourite is None else state.members[favourite].node
+
+    def coordinator_of(self, name: str) -> tuple[int, int]:
+        state = self._state()
+        if not state.coordinators:
+            return -1, 0  # Nobody has joined.
+        found = state.coordinators[partition_of(name.encode(), GROUPS_PARTITIONS)]
+        return (-1 if found.incarnation is None else state.members[found.incarnation].node), found.epoch
 
     def nodes(self) -> dict[int, NodeAddress]:
         members = [self._state().members[name] for name in self._state().alive()]

@@ -11,7 +11,7 @@ Nodes prove to each other that they know the cluster's secret; it is never sent:
     -> HELLO  HMAC(secret, "client" nonce' nonce)
     <- OK
 
-Whoever can read the cluster's store can read the secret, and could read and write everything anyway.
+Anyone who can read the cluster's store can read the secret, and could read and write everything anyway.
 Permissions, quotas and the audit log belong to the node that a client is connected to: a peer does what it
 is asked.  So the identity of the caller is not sent.
 """
@@ -20,6 +20,7 @@ import asyncio
 import hmac
 import secrets
 import ssl
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -34,6 +35,7 @@ HEARTBEAT: Final = 0x3D
 NONCE_BYTES: Final = 32
 CONNECT_S: Final = 2.0  # For a connection and the proofs.
 RETRY_S: Final = 0.2  # After a failed connection, requests fail at once for this long.
+ALIVE_S: Final = 1.0  # For the answer of a process that may be there.
 
 
 class PeerHello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,20 +43,35 @@ class PeerHello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     proof: bytes = b""
 
 
+class Presence(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    incarnation: str
+    wall_ms: int
+
+
 def proof(secret: bytes, side: str, *nonces: bytes) -> bytes:
-    """Shows that this side knows the secret."""
+    """The proof that this side knows the secret."""
     return hmac.digest(secret, b"".join((side.encode(), *nonces)), "sha256")
 
 
 class Peer:
     """Another node: its connection is opened by the first request, and again after it was lost."""
 
-    def __init__(self, number: int, address: NodeAddress, secret: bytes, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        number: int,
+        address: NodeAddress,
+        secret: bytes,
+        tls: ssl.SSLContext | None,
+        requests: Counter[str],
+    ) -> None:
         self.number = number
         self.address = address
         self.connection: PeerConnection | None = None
         self._secret = secret
         self._tls = tls
+        self._requests = requests
         self._queued: list[tuple[str, Encode, OnAnswer]] = []  # Until there is a connection.
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None  # Awaited by close.
@@ -87,7 +104,10 @@ class Peer:
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, made = await self._loop.create_connection(
-                    lambda: PeerConnection(self.server), self.address.host, self.address.peer, ssl=self._tls
+                    lambda: PeerConnection(self.server, self._requests),
+                    self.address.host,
+                    self.address.peer,
+                    ssl=self._tls,
                 )
                 try:
                     await self._greet(made)
@@ -146,15 +166,18 @@ class Peers:
         self._secret = secret
         self._tls = tls
         self._peers: dict[tuple[int, NodeAddress], Peer] = {}
+        self.requests: Counter[str] = Counter()  # That were sent to other nodes, by operation.
 
     def peer(self, number: int, address: NodeAddress) -> Peer:
         found = self._peers.get((number, address))
         if found is None:
-            found = self._peers[number, address] = Peer(number, address, self._secret, self._tls)
+            found = self._peers[number, address] = Peer(
+                number, address, self._secret, self._tls, self.requests
+            )
         return found
 
     def forget(self, number: int, address: NodeAddress) -> None:
-        """A node was sealed: whoever waits for its answer learns that there will be none."""
+        """A node was sealed: requests in flight to it end with an error."""
         peer = self._peers.pop((number, address), None)
         if peer is not None and peer.connection is not None:
             peer.connection.abort()
@@ -162,3 +185,18 @@ class Peers:
     async def close(self) -> None:
         for peer in self._peers.values():
             await peer.close()
+
+
+async def presence(peers: Peers, node: int, where: NodeAddress) -> Presence | None:
+    """The node at an address; None if it does not know the cluster's secret."""
+    answered: asyncio.Future[Presence | None] = asyncio.get_running_loop().create_future()
+
+    def then(body: bytes, error: PenstockError | None) -> None:
+        if not answered.done():
+            answered.set_result(None if error is not None else decode_body(body, Presence))
+
+    peers.peer(node, where).request("heartbeat", lambda each: encode_body(HEARTBEAT, each, None), then)
+    try:
+        return await asyncio.wait_for(answered, ALIVE_S)
+    except TimeoutError:
+        return None

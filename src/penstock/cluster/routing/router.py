@@ -1,4 +1,4 @@
-"""How an operation finds the nodes that own what it is about.
+"""Routes operations to the nodes that own their partitions.
 
     front end ──> guard ──> ClusterOperations ──┬── this node owns it: LocalOperations
                             (operations.py,     ├── one other node:    a request to its peer port
@@ -14,24 +14,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import Running, Then
 from penstock.broker.observability.measuring import Family
 from penstock.broker.operations import LocalOperations
 from penstock.broker.publish.schedules import is_number
-from penstock.broker.steps import Arrival, Steps
+from penstock.broker.steps import Arrival, Steps, Written
+from penstock.cluster.core.metadata import GROUPS
 from penstock.cluster.routing import merging
 from penstock.cluster.routing.administering import AdministrationSteps
 from penstock.cluster.routing.calls import PEER_CALLS
 from penstock.cluster.routing.connection import Answer
 from penstock.cluster.routing.listener import METRICS
-from penstock.cluster.routing.owners import GROUPS_TOPIC, OwnerTable
+from penstock.cluster.routing.owners import OwnerTable
 from penstock.cluster.routing.peers import Peer, Peers
 from penstock.errors import (
-    InvalidValue,
     MetadataStale,
+    NotCached,
     NotOwner,
     OutcomeUnknown,
     PenstockError,
@@ -40,10 +41,11 @@ from penstock.errors import (
     UnavailableError,
 )
 from penstock.groups.commits import Commit
-from penstock.groups.rebalance import Committer
-from penstock.groups.transactions import ANYBODY, Claim
+from penstock.groups.rebalance import Committer, KafkaGroupState
+from penstock.model.cluster import TopicOwners
 from penstock.model.info import Fetched, Redrive
 from penstock.model.message import Message, Receipt
+from penstock.model.owners import topic_owners
 from penstock.model.placing import ANYWHERE, place, placed
 from penstock.operations.call import IDEMPOTENT, NOT_REPEATED, RetryClass
 from penstock.operations.codec import decode_answer, plain, receipt_of, wire_message
@@ -63,6 +65,7 @@ ROUTE_MS_MAX: Final = 15_000  # A fail-over takes a few seconds.
 RETRY_MS: Final = 100  # Unless the owner table changes sooner.
 ANSWER_MS_MAX: Final = 30_000  # For a response, beyond the wait that the request asks for.
 
+NOT_HERE: Final = (NotOwner, NotCached)  # Refused before anything was written.
 GONE: Final = (NotOwner, ServerUnreachable, OutcomeUnknown)  # An owner, perhaps not the topic or the group.
 
 T = TypeVar("T")
@@ -79,9 +82,6 @@ class Router(AdministrationSteps):
         super().__init__(core)
         self.owners: OwnerTable = owners
         self._local = local
-        # A server sets these on the operations that it sees; those of this node count the same.
-        self.connections, self.tasks = local.connections, local.tasks
-        local.connections, local.tasks = lambda: self.connections(), lambda: self.tasks()
         self._peers = peers
         self.start = start  # Runs steps of this node while an operation waits for others.
         self._turn = 0
@@ -91,6 +91,11 @@ class Router(AdministrationSteps):
         self.append = self._append
         self.fetch = self._fetch
         core.state.forward = self.append_output
+
+    @property
+    def local(self) -> LocalOperations:
+        """The operations of this node alone."""
+        return self._local
 
     @property
     def closed(self) -> bool:
@@ -106,7 +111,7 @@ class Router(AdministrationSteps):
         return self._core.state.clock.steady_ms()
 
     def owner(self, topic: Any, partition: Any) -> int:
-        """The node to ask; this one about what does not exist, because it knows the error."""
+        """The owner of a partition; this node for what does not exist, because it knows the error."""
         found = self._core.state.find(topic)
         if found is None or type(partition) is not int or not 0 <= partition < len(found.partitions):
             return self.owners.node
@@ -117,6 +122,9 @@ class Router(AdministrationSteps):
         found = self._core.state.find(topic)
         numbers = range(len(found.partitions)) if found is not None else ()
         return sorted({self.owner(topic, number) for number in numbers}) or [self.owners.node]
+
+    def topic_owners(self, topic: str) -> TopicOwners:
+        return topic_owners(self.owners, topic, len(self._core.state.topic(topic).partitions))
 
     def peer(self, node: int) -> Peer:
         address = self.owners.nodes().get(node)
@@ -131,13 +139,15 @@ class Router(AdministrationSteps):
 
     # Forwarding.
 
-    def routed(self, attempt: Callable[[], Steps[T]], retry: RetryClass) -> Steps[T]:
+    def routed(
+        self, attempt: Callable[[], Steps[T]], retry: RetryClass, wait_ms: int = ROUTE_MS_MAX
+    ) -> Steps[T]:
         """Try until the nodes agree about the owner."""
-        until_ms = self.now_ms + ROUTE_MS_MAX
+        until_ms = self.now_ms + wait_ms
         unknown: OutcomeUnknown | None = None  # Perhaps it was done already.
         while True:
             try:
-                return (yield from attempt())
+                return (yield from self._knowing_topics(attempt))
             except (NotOwner, ServerUnreachable) as error:
                 refusal: PenstockError = error
             except OutcomeUnknown as error:
@@ -155,12 +165,24 @@ class Router(AdministrationSteps):
             self.owners.refresh()
             yield Arrival(self.owners, min(self.now_ms + RETRY_MS, until_ms))
 
+    def _knowing_topics(self, attempt: Callable[[], Steps[T]]) -> Steps[T]:
+        """Read the metadata log to its end before a topic is called unknown."""
+        try:
+            return (yield from attempt())
+        except TopicNotFound as error:
+            if not isinstance(error.topic, str) or self._core.state.find(error.topic) is not None:
+                raise
+            yield from self._core.state.registry.refresh_topic(error.topic)
+            if self._core.state.find(error.topic) is None:
+                raise
+        return (yield from attempt())
+
     def wait(self, answer: Answer, wait_ms: int = 0) -> Steps[bytes]:
         return answer.wait(self._core.state.clock, self.now_ms + wait_ms + ANSWER_MS_MAX)
 
     def _ask(self, node: int, name: str, arguments: tuple[Any, ...]) -> Answer:
-        told = PEER_CALLS[name].arguments(*map(_plain, arguments))
-        return self.peer(node).ask(name, lambda correlation: encode_call(correlation, name, told))
+        packed = PEER_CALLS[name].arguments(*map(_plain, arguments))
+        return self.peer(node).ask(name, lambda correlation: encode_call(correlation, name, packed))
 
     def _told(self, answer: Answer, name: str) -> Steps[Any]:
         try:
@@ -170,6 +192,10 @@ class Router(AdministrationSteps):
                 raise
             # It was created a moment ago, and that node has not applied the entry yet.
             raise NotOwner(topic=error.topic, partition=0, owner=-1, epoch=0) from error
+        return self._answered(name, body)
+
+    @staticmethod
+    def _answered(name: str, body: bytes) -> Any:
         return decode_answer(name, memoryview(body)[4:], PEER_CALLS)
 
     def at_node(self, node: int, name: str, local: Local[T], arguments: tuple[Any, ...]) -> Steps[T]:
@@ -177,6 +203,19 @@ class Router(AdministrationSteps):
             return (yield from local(*arguments))
         result: T = yield from self._told(self._ask(node, name, arguments), name)
         return result
+
+    def at_each(self, name: str, local: Local[Any], arguments: dict[int, tuple[Any, ...]]) -> Steps[None]:
+        """An operation at several nodes at once, each with its own arguments."""
+        asked = [
+            self._ask(node, name, given) for node, given in arguments.items() if node != self.owners.node
+        ]
+        try:
+            if self.owners.node in arguments:
+                yield from local(*arguments[self.owners.node])
+            for answer in asked:
+                yield from self._told(answer, name)
+        except TopicNotFound as error:  # By the metadata it exists: that node does not know it yet.
+            raise NotOwner(topic=error.topic, partition=0, owner=-1, epoch=0) from error
 
     def at_owner(
         self, name: str, local: Local[T], topic: Any, partition: Any, arguments: tuple[Any, ...]
@@ -189,7 +228,7 @@ class Router(AdministrationSteps):
         return self.routed(attempt, PEER_CALLS[name].retry)
 
     def by_id(self, name: str, local: Local[T], identity: Any, arguments: tuple[Any, ...]) -> Steps[T]:
-        """The same for an id such as orders:0:17 or orders:0:s5."""
+        """``at_owner`` for an id such as orders:0:17 or orders:0:s5."""
         parts = identity.split(":") if isinstance(identity, str) else []
         number = int(parts[1]) if len(parts) == 3 and is_number(parts[1]) else None
         return self.at_owner(name, local, parts[0] if parts else identity, number, arguments)
@@ -202,21 +241,54 @@ class Router(AdministrationSteps):
         arguments: tuple[Any, ...],
         merge: Callable[[dict[int, T], merging.Merging], T],
     ) -> Steps[T]:
-        """The operation at every owner of a topic's partitions, at once; without a topic, at every node."""
+        """The operation at every owner of a topic's partitions, at once; without a topic, at every node.
+
+        No partition may be left out, also if it moves at this moment.  So before the operation each node is
+        asked whether it has the partitions that it is taken for the owner of (``check_owned``), and after one
+        that changes something whether it has them still: epochs show that they have not been away.
+        """
+        retry = PEER_CALLS[name].retry
+        executed = False  # By some node, in this attempt or an earlier one.
 
         def attempt() -> Steps[T]:
+            nonlocal executed
+            owned = self._ownership(topic)
             nodes = self.owners_of(topic) if topic is not None else sorted(self.owners.nodes())
-            asked = {node: self._ask(node, name, arguments) for node in nodes if node != self.owners.node}
-            found: dict[int, T] = {}
+            checks = {node: (topic, owned[node]) for node in nodes if node in owned}
+            checked = [self._ask(node, "check_owned", checks[node]) for node in self._others(checks)]
+            asked = {node: self._ask(node, name, arguments) for node in self._others(nodes)}
+            if self.owners.node in checks:
+                yield from self._local.check_owned(*checks[self.owners.node])
+            works: dict[int, Steps[T]] = {node: self._told(answer, name) for node, answer in asked.items()}
             if self.owners.node in nodes:
-                found[self.owners.node] = yield from local(*arguments)
-            for node, answer in asked.items():
-                found[node] = yield from self._told(answer, name)
+                works = {self.owners.node: local(*arguments), **works}
+            found, refusal = yield from _results(works, retry)
+            executed = executed or bool(found)
+            for answer in checked:
+                yield from self._told(answer, "check_owned")
+            if retry.changes and retry.repeats:
+                yield from self.at_each("check_owned", self._local.check_owned, checks)
+            if self._ownership(topic) != owned:
+                raise NotOwner(topic=str(topic), partition=0, owner=-1, epoch=0)
+            if refusal is not None and not executed:
+                raise refusal
             if len(found) == 1:
                 return next(iter(found.values()))
             return merge(found, merging.Merging(self.owner, arguments, self._bytes_max(topic)))
 
-        return self.routed(attempt, PEER_CALLS[name].retry)
+        return self.routed(attempt, retry)
+
+    def _others(self, nodes: Iterable[int]) -> list[int]:
+        return [node for node in nodes if node != self.owners.node]
+
+    def _ownership(self, topic: Any) -> dict[int, list[tuple[int, int]]]:
+        """By node: the partitions of a topic that it owns, and their epochs."""
+        owned: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        found = None if topic is None else self._core.state.find(topic)
+        for number in range(len(found.partitions) if found is not None else 0):
+            node, epoch = self.owners.owner_of(topic, number)
+            owned[node].append((number, epoch))
+        return dict(owned)
 
     # Publishing.
 
@@ -227,10 +299,7 @@ class Router(AdministrationSteps):
     def _publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
         topic = name
         _, settings = yield from self.metadata(topic)
-        anywhere = self._any_partition(settings.partitions)
-        batch = [each if isinstance(each, Message) else Message(each) for each in messages]
-        numbers = [_placed(topic, each, settings.partitions, anywhere) for each in batch]
-        there = [_at_partition(each, number) for each, number in zip(batch, numbers, strict=True)]
+        numbers, there = self.placed_messages(topic, messages, settings.partitions)
 
         def send(node: int, some: list[Message]) -> Answer:
             body = PublishMessages(topic, native.ACKS_DURABLE, [wire_message(each) for each in some])
@@ -244,13 +313,17 @@ class Router(AdministrationSteps):
         def read(body: bytes) -> list[Receipt]:
             return [receipt_of(topic, each) for each in decode_body(body, list[WireReceipt])]
 
-        answers = yield from self._split(topic, numbers, there, Split(send, here, read), NOT_REPEATED)
-        receipts: list[Receipt] = []
-        for answer in answers:
-            if isinstance(answer, PenstockError):
-                raise answer
-            receipts.append(answer)
-        return receipts
+        answers = yield from self._split(topic, numbers, there, Split(send, here, read), NOT_REPEATED, {})
+        return receipts_of(answers)
+
+    def placed_messages(
+        self, topic: str, messages: Iterable[Any], partitions: int
+    ) -> tuple[list[int], list[Message]]:
+        """The partition of each message, and messages that name it."""
+        anywhere = self._any_partition(partitions)
+        batch = [each if isinstance(each, Message) else Message(each) for each in messages]
+        numbers = [_placed(topic, each, partitions, anywhere) for each in batch]
+        return numbers, [_at_partition(each, number) for each, number in zip(batch, numbers, strict=True)]
 
     def _append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
         topic, partition, batch = name, number, data
@@ -265,7 +338,42 @@ class Router(AdministrationSteps):
     def append_batches(
         self, topic: str, version: int, batches: list[tuple[int, bytes]], wait: bool
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Batches of a client, each to the owner of its partition, which recognises a producer's repeat."""
+        """Batches of a client, each to the owner of its partition, which recognises a producer's repeat.
+
+        What this node owns is written at once, as without a cluster.
+        """
+        found = self._core.state.find(topic)
+        if found is None or not all(found.partitions.get(number) for number, _ in batches):
+            return self._append_at_owners(topic, version, batches, wait, {})
+        steps = self._core.publishing.append_batches(topic, version, batches, wait)
+        if isinstance(steps, Written) and not any(isinstance(each, NOT_HERE) for each in steps.result):
+            return cast("Steps[list[Receipt | PenstockError]]", steps)
+        return self._append_begun(steps, topic, version, batches, wait)
+
+    def _append_begun(
+        self,
+        begun: Steps[list[Receipt | PenstockError]],
+        topic: str,
+        version: int,
+        batches: list[tuple[int, bytes]],
+        wait: bool,
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Send the batches that could not be written here to their owners."""
+        found = yield from begun
+        answers = {at: each for at, each in enumerate(found) if not isinstance(each, NOT_HERE)}
+        if len(answers) == len(batches):
+            return found
+        return (yield from self._append_at_owners(topic, version, batches, wait, answers))
+
+    def _append_at_owners(
+        self,
+        topic: str,
+        version: int,
+        batches: list[tuple[int, bytes]],
+        wait: bool,
+        answers: dict[int, Receipt | PenstockError],
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Send each batch to its owner, except for those that have an outcome."""
         current, _ = yield from self.metadata(topic)
         if current != version:
             raise MetadataStale(topic=topic, version=version)
@@ -285,13 +393,21 @@ class Router(AdministrationSteps):
         numbered = all(len(batch) >= HEADER_BYTES and producer_id_of(batch) >= 0 for _, batch in batches)
         numbers = [number for number, _ in batches]
         retry = IDEMPOTENT if numbered else NOT_REPEATED
-        return (yield from self._split(topic, numbers, batches, Split(send, here, read), retry))
+        return (yield from self._split(topic, numbers, batches, Split(send, here, read), retry, answers))
 
     def _split(
-        self, topic: str, numbers: list[int], items: list[Any], split: "Split", retry: RetryClass
+        self,
+        topic: str,
+        numbers: list[int],
+        items: list[Any],
+        split: "Split",
+        retry: RetryClass,
+        answers: dict[int, Receipt | PenstockError],
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Send each item to the owner of its partition, all owners at once; one answer for each item."""
-        answers: dict[int, Receipt | PenstockError] = {}
+        """Send each item to the owner of its partition, all owners at once; one answer for each item.
+
+        Those that have an answer already keep it.
+        """
         unknown: dict[int, OutcomeUnknown] = {}  # Perhaps these were written by an earlier attempt.
         again = (NotOwner, ServerUnreachable, *((OutcomeUnknown,) if retry.repeats else ()))
 
@@ -353,35 +469,57 @@ class Router(AdministrationSteps):
     def _by_owner(
         self, name: str, local: Local[Any], topic: str, group: str, of: dict[int, Any], kind: Any = dict
     ) -> Steps[None]:
-        """The operation at every owner, with what is about its own partitions."""
+        """Execute the operation at every owner, with the arguments of its own partitions."""
 
         def attempt() -> Steps[None]:
-            shares: dict[int, dict[int, Any]] = defaultdict(dict)
-            for number, value in of.items():
-                shares[self.owner(topic, number)][number] = value
-            for node, share in shares.items():
+            for node, share in self._shares(topic, of).items():
                 yield from self.at_node(node, name, local, (topic, group, kind(share)))
 
         return self.routed(attempt, IDEMPOTENT)
+
+    def _shares(self, topic: str, of: dict[int, Any]) -> dict[int, dict[int, Any]]:
+        """The arguments by node, each with the partitions that the node owns."""
+        shares: dict[int, dict[int, Any]] = defaultdict(dict)
+        for number, value in of.items():
+            shares[self.owner(topic, number)][number] = value
+        return shares
 
     # Kafka's groups: their clients find the coordinator, which stores offsets at the owners.
 
     def check_coordinator(self, group: str) -> None:
         node, epoch = self.owners.coordinator_of(group)
         if node != self.owners.node:
-            raise NotOwner(topic=GROUPS_TOPIC, partition=0, owner=node, epoch=epoch)
+            raise NotOwner(topic=GROUPS, partition=0, owner=node, epoch=epoch)
 
     def commit_group_offsets(
         self, topic: str, group: str, commits: dict[int, Commit], by: Committer
     ) -> Steps[Code]:
-        self.check_coordinator(group)
-        coordination = self._core.coordination
-        code = coordination.check(group, by)
-        if not code:
+        """Checked again before each attempt: the owners refuse the epoch of a former coordinator."""
+        coordination, store = self._core.coordination, self._local.store_offsets
+
+        def attempt() -> Steps[Code]:
+            node, epoch = self.owners.coordinator_of(group)
+            code = Code.NOT_COORDINATOR if node != self.owners.node else coordination.check(group, by)
+            if code:
+                return code
             protocol = coordination.protocol(group)
-            told = {number: replace(commit, protocol=protocol) for number, commit in commits.items()}
-            yield from self._by_owner("store_offsets", self._local.store_offsets, topic, group, told)
-        return code
+            marked = {number: replace(commit, protocol=protocol) for number, commit in commits.items()}
+            for owner, share in self._shares(topic, marked).items():
+                yield from self.at_node(owner, "store_offsets", store, (topic, group, share, epoch))
+            return code
+
+        return self.routed(attempt, IDEMPOTENT)
+
+    def member_group(self, group: str) -> Steps[KafkaGroupState | None]:
+        """Members are with the coordinator; a group without any is where it has come somewhere."""
+        self.check_coordinator(group)
+        if group in self._core.state.kafka_groups:
+            return self._local.member_group(group)
+        return self.at_all("member_group", self._local.member_group, None, (group,), merging.member_group)
+
+    def check_delete_group(self, group: str) -> Steps[Code]:
+        state = yield from self.member_group(group)
+        return self._core.coordination.check_delete(group, state)
 
     def forget_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
         self.check_coordinator(group)
@@ -392,14 +530,6 @@ class Router(AdministrationSteps):
                 "forget_offsets", self._local.forget_offsets, topic, group, numbers, list
             )
         return code
-
-    def init_producer(
-        self, known_as: str | None, timeout_ms: int, producer_id: int, epoch: int, claim: Claim = ANYBODY
-    ) -> Steps[tuple[int, int]]:
-        if known_as is not None and len(self.owners.nodes()) > 1:
-            why = "transactions over several nodes are not supported yet"
-            raise InvalidValue(name="transactional id", value=known_as, why=why)
-        return self._local.init_producer(known_as, timeout_ms, producer_id, epoch, claim)
 
     def redrive(
         self,
@@ -424,7 +554,7 @@ class Router(AdministrationSteps):
         return done
 
     def metrics(self) -> Steps[list[Family]]:
-        """Of all nodes together."""
+        """The metrics of all nodes together."""
         asked = [
             self.peer(node).ask("metrics", lambda correlation: native.frame(METRICS, correlation))
             for node in self.owners.nodes()
@@ -444,6 +574,32 @@ class Split(NamedTuple):
     send: Callable[[int, list[Any]], Answer]
     here: Callable[[list[Any]], Steps[list[Any]]]
     read: Callable[[bytes], list[Any]]
+
+
+def _results(
+    works: dict[int, Steps[T]], retry: RetryClass
+) -> Steps[tuple[dict[int, T], PenstockError | None]]:
+    """The results by node, and the error of a node that had nothing left to do."""
+    found: dict[int, T] = {}
+    refusal: PenstockError | None = None
+    for node, work in works.items():
+        try:
+            found[node] = yield from work
+        except PenstockError as error:
+            if error.code not in retry.done:
+                raise
+            refusal = error
+    return found, refusal
+
+
+def receipts_of(answers: list[Receipt | PenstockError]) -> list[Receipt]:
+    """The receipts, or the first of the errors."""
+    receipts: list[Receipt] = []
+    for answer in answers:
+        if isinstance(answer, PenstockError):
+            raise answer
+        receipts.append(answer)
+    return receipts
 
 
 def _begun(send: Callable[[int, list[Any]], Answer], node: int, items: list[Any]) -> Answer:
@@ -485,4 +641,6 @@ def _at_partition(message: Message, number: int) -> Message:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
     return wire_message(value) if isinstance(value, Message) else plain(value)

@@ -126,7 +126,7 @@ class RemoteShare:
         return batches
 
     def _call_off(self, answer: Answer) -> None:
-        """End the wait at the owner; what it has sent meanwhile is for the next receive."""
+        """End the wait at the owner; messages that it has sent meanwhile are for the next receive."""
 
         def late(body: bytes, error: PenstockError | None) -> None:
             if error is None:
@@ -186,7 +186,7 @@ class RemoteShare:
         return self.assignment
 
     def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> Steps[None]:
-        """The client came back with only these leases, and has read up to these positions."""
+        """The client has reconnected: it still has these leases, and has read up to these positions."""
         self._connection.pushed.pop(self.number, None)
         self._late.clear()
         request = OpenConsumer(
@@ -225,7 +225,7 @@ class RemoteShare:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """The observer of a consumer until it has one."""
 
 
 def _ignore(_: bytes, __: PenstockError | None) -> None:

@@ -1,0 +1,1 @@
+"""A plain data directory becomes the first node of a cluster, and back."""
