@@ -7,7 +7,9 @@ and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
+
+from msgspec import UNSET, UnsetType
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.aio_handles import AsyncConsumer
@@ -47,8 +49,10 @@ class RemoteAsyncBroker(AsyncBroker):
     async def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -59,12 +63,15 @@ class RemoteAsyncBroker(AsyncBroker):
         partition: int | None = None,
         acks: Acks = "durable",
     ) -> Receipt:
-        """Publish one message; ``acks`` says how far it must be before the receipt comes.
+        """Publish one message; ``acks`` says what has to happen before this returns.
 
         "durable" (as durable as the topic promises), "written" (in the log, perhaps not on disk yet), or
-        "none" (sent, and never heard of again: the receipt has no offset).
+        "none" (sent, without a response: the receipt has no offset).  The message is ``value``, bytes; or an
+        object as JSON (``json``); or text as UTF-8 (``text``).
         """
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         return await self._driver.run(self._remote.publish(topic, message, acks_number(acks)))
 
     async def publish_batch(
@@ -77,8 +84,10 @@ class RemoteAsyncBroker(AsyncBroker):
     def publish_nowait(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -89,11 +98,13 @@ class RemoteAsyncBroker(AsyncBroker):
         partition: int | None = None,
         acks: Acks = "durable",
     ) -> asyncio.Future[Receipt]:
-        """Publish one message, and go on; the future has its receipt, or why there is none.
+        """Publish one message without waiting; the future gets its receipt or an error.
 
         Messages to one topic are sent in this order.  Raises ``QueueFull`` at once if too many bytes wait.
         """
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         sending = begin_publish(topic, [message])
         sent = [message] if sending is None else sending.messages
@@ -114,7 +125,7 @@ class RemoteAsyncBroker(AsyncBroker):
         return future
 
     async def flush(self) -> None:
-        """Return when everything published so far has its answer; the futures say which."""
+        """Wait until all publishes so far have a result, which their futures have."""
         await self._client.publisher.flush()
 
     async def consumer(
@@ -130,8 +141,8 @@ class RemoteAsyncBroker(AsyncBroker):
     ) -> AsyncConsumer:
         """A consumer of a group; the group is made at first use, and changed by options that are given.
 
-        ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
-        is kept for it beyond the visibility timeout, until it answers or drops the message.
+        ``prefetch``: how many messages the server sends ahead.  ``heartbeat``: extend the leases of messages
+        that the program still works on beyond the visibility timeout, until it settles or drops them.
         """
         begun = self._remote.consumer(
             topic, group, consumer_id, max_in_flight, options, received_async, prefetch, heartbeat

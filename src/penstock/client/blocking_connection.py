@@ -15,7 +15,7 @@ import struct
 from contextlib import suppress
 from typing import Final, Self
 
-from penstock.client.exchange import ConnectionLost, Encode, Exchange, reason
+from penstock.client.connections.exchange import ConnectionLost, Encode, Exchange, reason
 from penstock.client.session import ClientSession
 from penstock.errors import PenstockError
 
@@ -27,7 +27,7 @@ RECEIVE_BYTES: Final = 4096  # Responses to publishes are small.
 
 
 class BlockingConnection:
-    """A connection that has said hello."""
+    """A connection after its hello."""
 
     def __init__(self, connected: socket.socket, session: ClientSession) -> None:
         self._socket = connected
@@ -71,7 +71,7 @@ class BlockingConnection:
                 if not data:
                     raise ConnectionLost("the server closed the connection")
                 if self._exchange.feed(data) and not self._answered:
-                    raise ConnectionLost("the server said something else")
+                    raise ConnectionLost("the server sent an unexpected frame")
         except (OSError, PenstockError) as error:  # The socket's, or bytes that are not our protocol's.
             raise ConnectionLost(reason(error)) from None
         if self._error is not None:
@@ -84,7 +84,7 @@ class BlockingConnection:
         self._answered = True
 
     def close(self) -> None:
-        """Hang up; a thread that waits for a response is told that there will be none."""
+        """Close the connection; a thread that waits for a response gets ``ConnectionLost``."""
         with suppress(OSError):  # The server was quicker.
             # Not the one of a TLS socket: what another thread is about to send would go out unencrypted.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
@@ -103,4 +103,4 @@ def set_timeout(connected: socket.socket, seconds: float, *, kernel: bool) -> No
 
 
 def _no_push(opcode: int, body: bytes) -> None:
-    """Nothing here is sent unasked; ``ask`` counts it."""
+    """This connection gets no pushes; ``ask`` counts the frame and fails."""

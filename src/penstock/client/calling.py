@@ -18,11 +18,11 @@ class Caller:
 
     async def _call(self, operation: str, **arguments: Any) -> Any:
         """The answer of an operation; its arguments are checked here, where an error can name them."""
-        told = checked_arguments(operation, arguments)
+        encoded = checked_arguments(operation, arguments)
         retry = CALLS[operation].retry
         body = await self.session.call(
             operation,
-            lambda correlation: encode_call(correlation, operation, told),
+            lambda correlation: encode_call(correlation, operation, encoded),
             changes=retry.changes,
             repeat=retry.repeats,
             wait_ms=CALLS[operation].wait_ms,
@@ -32,25 +32,25 @@ class Caller:
 
 
 def checked_arguments(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as they travel; what cannot travel is refused by its name."""
-    told = {name: encodable(name, value) for name, value in arguments.items()}
+    """The arguments of a call as values that msgpack can encode; an error names the argument that is not."""
+    encoded = {name: encodable(name, value) for name, value in arguments.items()}
     for name in ("topic", "name"):
-        if name in told and not isinstance(told[name], str | None) and operation != "create_topic":
-            raise missing_topic(told[name])
+        if name in encoded and not isinstance(encoded[name], str | None) and operation != "create_topic":
+            raise missing_topic(encoded[name])
     for name, field in CALLS[operation].arguments.__annotations__.items():
-        if name in told and not isinstance(told[name], msgspec.Struct):
+        if name in encoded and not isinstance(encoded[name], msgspec.Struct):
             try:
-                msgspec.convert(told[name], field)
+                msgspec.convert(encoded[name], field)
             except msgspec.ValidationError as problem:
-                raise InvalidValue(name=name, value=told[name], why=str(problem)) from None
-    return told
+                raise InvalidValue(name=name, value=encoded[name], why=str(problem)) from None
+    return encoded
 
 
 def encodable(name: str, value: Any) -> Any:
     """An argument as msgpack has it."""
-    told = plain(value)
+    simple = plain(value)
     try:
-        msgspec.msgpack.encode(told)
+        msgspec.msgpack.encode(simple)
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise InvalidValue(name=name, value=value, why="it cannot be sent to a server") from None
-    return told
+    return simple

@@ -7,7 +7,7 @@ from penstock.client.calling import Caller
 from penstock.client.work import work
 from penstock.config.broker import GroupOptions, Start, TopicOptions
 from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -15,6 +15,7 @@ from penstock.model.info import (
     DeadLetterErrors,
     DeliveryState,
     GroupInfo,
+    OpenTransaction,
     Redrive,
     Restore,
     ScheduledMessage,
@@ -22,6 +23,14 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import StoredMessage
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+)
 from penstock.model.trace import Trace
 from penstock.types import Duration, Instant
 
@@ -55,6 +64,11 @@ class RemoteCalls(Caller):
         return answer
 
     @work
+    async def topic_owners(self, topic: str) -> TopicOwners:
+        answer: TopicOwners = await self._call("topic_owners", topic=topic)
+        return answer
+
+    @work
     async def describe_topic(self, name: str) -> TopicInfo:
         answer: TopicInfo = await self._call("describe_topic", name=name)
         return answer
@@ -77,6 +91,45 @@ class RemoteCalls(Caller):
     async def published_version(self, topic: str, application: str) -> int | None:
         answer: int | None = await self._call("published_version", topic=topic, application=application)
         return answer
+
+    @work
+    async def begin_transaction(self, transactional_id: str | None, abort_after: Duration) -> OpenTransaction:
+        answer: OpenTransaction = await self._call(
+            "begin_transaction", transactional_id=transactional_id, abort_after=abort_after
+        )
+        return answer
+
+    @work
+    async def ack_in_transaction(
+        self,
+        topic: str,
+        group: str,
+        runs: list[tuple[int, int, int, int]],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+    ) -> None:
+        await self._call(
+            "ack_in_transaction",
+            topic=topic,
+            group=group,
+            runs=runs,
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            epoch=epoch,
+        )
+
+    @work
+    async def commit_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        await self._call(
+            "commit_transaction", transactional_id=transactional_id, producer_id=producer_id, epoch=epoch
+        )
+
+    @work
+    async def abort_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> None:
+        await self._call(
+            "abort_transaction", transactional_id=transactional_id, producer_id=producer_id, epoch=epoch
+        )
 
     @work
     async def create_group(self, topic: str, group: str, options: GroupOptions) -> None:
@@ -203,6 +256,76 @@ class RemoteCalls(Caller):
         answer: Redrive = await self._call(
             "redrive", topic=topic, limit=limit, rate=rate, dry_run=dry_run, error=error, group=group
         )
+        return answer
+
+    @work
+    async def register_schema(self, subject: str, schema: NewSchema) -> SchemaInfo:
+        answer: SchemaInfo = await self._call("register_schema", subject=subject, schema=schema)
+        return answer
+
+    @work
+    async def find_schema(self, subject: str, schema: NewSchema, deleted: bool) -> SchemaInfo:
+        answer: SchemaInfo = await self._call("find_schema", subject=subject, schema=schema, deleted=deleted)
+        return answer
+
+    @work
+    async def check_schema(
+        self, subject: str, schema: NewSchema, version: int | str | None, level: Compatibility | None
+    ) -> SchemaVerdict:
+        answer: SchemaVerdict = await self._call(
+            "check_schema", subject=subject, schema=schema, version=version, level=level
+        )
+        return answer
+
+    @work
+    async def read_values(self, topic: str, values: list[bytes]) -> list[ReadValue]:
+        answer: list[ReadValue] = await self._call("read_values", topic=topic, values=values)
+        return answer
+
+    @work
+    async def schema(self, subject: str, version: int | str, deleted: bool) -> SchemaInfo:
+        answer: SchemaInfo = await self._call("schema", subject=subject, version=version, deleted=deleted)
+        return answer
+
+    @work
+    async def schema_versions(self, subject: str, deleted: bool) -> list[SchemaInfo]:
+        answer: list[SchemaInfo] = await self._call("schema_versions", subject=subject, deleted=deleted)
+        return answer
+
+    @work
+    async def schemas(self, deleted: bool) -> list[SchemaInfo]:
+        answer: list[SchemaInfo] = await self._call("schemas", deleted=deleted)
+        return answer
+
+    @work
+    async def schema_uses(self, schema_id: int, deleted: bool) -> list[SchemaInfo]:
+        answer: list[SchemaInfo] = await self._call("schema_uses", schema_id=schema_id, deleted=deleted)
+        return answer
+
+    @work
+    async def schema_references(self, subject: str, version: int | str) -> list[int]:
+        answer: list[int] = await self._call("schema_references", subject=subject, version=version)
+        return answer
+
+    @work
+    async def delete_schema(self, subject: str, version: int | str | None, permanent: bool) -> list[int]:
+        answer: list[int] = await self._call(
+            "delete_schema", subject=subject, version=version, permanent=permanent
+        )
+        return answer
+
+    @work
+    async def schema_settings(self, subject: str | None, effective: bool) -> SchemaSettings:
+        answer: SchemaSettings = await self._call("schema_settings", subject=subject, effective=effective)
+        return answer
+
+    @work
+    async def alter_schema_settings(self, subject: str | None, settings: SchemaSettings, force: bool) -> None:
+        await self._call("alter_schema_settings", subject=subject, settings=settings, force=force)
+
+    @work
+    async def reset_schema_setting(self, subject: str | None, setting: str) -> SchemaSettings:
+        answer: SchemaSettings = await self._call("reset_schema_setting", subject=subject, setting=setting)
         return answer
 
     @work

@@ -5,20 +5,22 @@ facades of ``api/`` on it.
 """
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Self
 
-from penstock.client.login import ClientLogin
+from penstock.client.connections.login import ClientLogin
+from penstock.client.connections.url import ServerAddress, server_addresses
 from penstock.client.operations import RemoteOperations
 from penstock.client.publish.publisher import Publisher
+from penstock.client.routing import OwnerRouting
 from penstock.client.session import ClientSession
-from penstock.client.url import server_address
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue
 from penstock.types import Duration, duration_ms
 from penstock.version import __version__
 
-CLOSE_MS = 10_000  # How long close waits for what was published, unless told otherwise.
+CLOSE_MS = 10_000  # Default for how long close waits for what was published.
 
 
 class ClientSettings:
@@ -26,18 +28,18 @@ class ClientSettings:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         request_timeout: Duration,
         linger: Duration,
         client_id: str | None,
         login: ClientLogin | None = None,
     ) -> None:
-        self.address = server_address(url)
+        self.servers = server_addresses(url)
         self.login = login or ClientLogin()
-        self.tls = self.login.tls() if self.address.tls else None
+        self.tls = self.login.tls() if self.servers[0].tls else None
         self.request_timeout_ms = duration_ms("request_timeout", request_timeout)
         if self.request_timeout_ms < 1:
-            why = "a request needs some time to be answered"
+            why = "a timeout must be above 0"
             raise InvalidValue(name="request_timeout", value=request_timeout, why=why)
         self.linger_ms = duration_ms("linger", linger) if linger else 0
         if client_id is not None and not isinstance(client_id, str):
@@ -47,27 +49,28 @@ class ClientSettings:
 
 
 class Client:
-    """One connection's worth of a broker."""
+    """What a program has after ``connect``."""
 
-    def __init__(self, session: ClientSession, publisher: Publisher) -> None:
-        self.session = session
+    def __init__(self, routing: OwnerRouting, publisher: Publisher) -> None:
+        self.routing = routing
+        self.session = routing.home
         self.publisher = publisher
-        self.operations = RemoteOperations(session, publisher)
+        self.operations = RemoteOperations(routing, publisher)
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, settings: ClientSettings) -> Self:
         random = Random()
-        session = ClientSession(
-            settings.address,
-            settings.client,
-            settings.request_timeout_ms,
-            random,
-            settings.login,
-            settings.tls,
-        )
-        await session.open()
-        return cls(session, Publisher(session, SystemClock(), settings.linger_ms, random))
+
+        def session(*servers: ServerAddress) -> ClientSession:
+            return ClientSession(
+                servers, settings.client, settings.request_timeout_ms, random, settings.login, settings.tls
+            )
+
+        home = session(*settings.servers)
+        await home.open()
+        routing = OwnerRouting(home, session)
+        return cls(routing, Publisher(routing, SystemClock(), settings.linger_ms, random))
 
     async def close(self, timeout_ms: int | None) -> None:
         """Answer what was published, give back what is held, up to the deadline; then hang up."""
@@ -79,10 +82,12 @@ class Client:
         try:
             async with asyncio.timeout((CLOSE_MS if timeout_ms is None else timeout_ms) / 1000):
                 await self.publisher.flush()
-                for consumer in list(self.session.consumers):
-                    await consumer.close()
+                for session in self.routing.sessions():
+                    for consumer in list(session.consumers):
+                        await consumer.close()
         except TimeoutError:
-            pass  # What is still out is told so by the session.
+            pass  # The session ends what is still in flight with an error.
         finally:
+            await self.routing.close()
             await self.session.close()
             self._closing.set_result(None)

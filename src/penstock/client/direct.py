@@ -20,7 +20,9 @@ Invariants
         connection than the one it was made beside.
     D4  Nobody waits for a thread that is interrupted.  The channel is taken without waiting, and a thread
         that is within a publish already (a signal's handler, a finalizer) goes by the loop.
-    D5  A channel that was not used for ``IDLE_MS`` is not used any more: unlike the session's connection it
+    D5  In a cluster there is a channel for each owner: everything before is answered, so the next publish may
+        take any of them.
+    D6  A channel that was not used for ``IDLE_MS`` is not used any more: unlike the session's connection it
         sends no pings, and a firewall or NAT may have forgotten it.
 
 Left out: publishes in many threads at once, which share requests on the loop, and those of several batches.
@@ -32,25 +34,24 @@ from typing import Any, Final
 
 from penstock.client.blocking_connection import BlockingConnection
 from penstock.client.client import Client
-from penstock.client.connection import SILENCE_S
-from penstock.client.exchange import ConnectionLost
+from penstock.client.connections.connection import SILENCE_S
+from penstock.client.connections.exchange import ConnectionLost
 from penstock.client.portal import Portal, Waiting
 from penstock.client.publish.publisher import Room, give_back_and
 from penstock.client.publish.requests import Numbers, UnitsRequest, only_outcome
 from penstock.client.publish.sender import Sender
 from penstock.client.publish.units import Unit, is_refusal
+from penstock.client.retrying import ELSEWHERE, REPEATED
+from penstock.client.routing import Target
 from penstock.client.session import ClientSession
 from penstock.errors import (
     Closed,
     MetadataStale,
-    Overloaded,
     PenstockError,
     ProducerFenced,
     ProtocolViolation,
-    QuotaExceeded,
     SequenceOutOfOrder,
     SequenceReused,
-    ShuttingDown,
 )
 from penstock.model.message import Receipt
 from penstock.wire.native import NEW_PRODUCER, PublishOutcome, decode_producer, frame
@@ -60,10 +61,9 @@ from penstock.wire.native_bodies import Metadata
 DIRECT_MIN = 32  # So many in a row are worth a second connection;
 PAUSE_MS = 60_000  # and so much after one was made, or could not be had, it is worth another try.
 IDLE_MS: Final = int(SILENCE_S * 1000)
-REPEATED: Final = (ConnectionLost, Overloaded, QuotaExceeded, ShuttingDown)  # By the loop, as it is.
-# The loop publishes it anew: the server has lost our last numbers, or the channel leads to one that does not
-# know the topic's settings yet.
-ANEW: Final = (SequenceOutOfOrder, ProducerFenced, MetadataStale)
+# The loop publishes it from scratch: the server has lost our last numbers, or the channel leads to one that
+# does not know the topic's settings yet.
+RESTARTED: Final = (SequenceOutOfOrder, ProducerFenced, MetadataStale)
 
 
 class PublishChannel(BlockingConnection):
@@ -99,125 +99,31 @@ class PublishChannel(BlockingConnection):
         try:
             return only_outcome(body)
         except ProtocolViolation:
-            raise ConnectionLost("the server said something else") from None
+            raise ConnectionLost("the server sent an unexpected frame") from None
 
 
-class DirectPublisher:
-    """The publishes of one client that need no event loop."""
+class ChannelSlot:
+    """The channel to one server: made after some publishes that could have used it, given up when it is lost.
 
-    def __init__(self, client: Client, portal: Portal) -> None:
-        self._publisher = client.publisher
-        self._session = client.session
-        self._clock = client.publisher.server.clock
-        self._portal = portal
+    In any thread, without a lock: two threads may make a channel at once, and one of them is closed.
+    """
+
+    def __init__(self, session: ClientSession) -> None:
         self.channel: PublishChannel | None = None
-        self._inside: set[int] = set()  # The threads that are within ``_publish``.
+        self.closed = False
+        self._session = session
         self._count = 0  # Publishes in a row that could have gone directly.
         self._not_before_ms = 0
-        self._closed = False
-        portal.drain = self.close
 
-    def publish(self, topic: Any, messages: list[Any], acks: int) -> list[Receipt] | None:
-        """Receipts, if it was published here; None leaves it to the loop."""
-        sender = self._publisher.idle_sender(topic)
-        if sender is None:
-            self._count = 0
-            return None
-        metadata = sender.metadata  # Once: the loop may learn of others at any time.
-        unit = None if metadata is None else sender.single(metadata, messages, acks)
-        channel = None if unit is None else self._usable_channel()
-        thread = threading.get_ident()
-        if metadata is None or unit is None or channel is None or thread in self._inside:
-            return None
-        ended = False
-        self._inside.add(thread)
-        try:
-            result = self._publish(channel, sender, unit, metadata)
-            ended = True
-        finally:
-            self._inside.discard(thread)
-            if not ended:  # Ctrl-C: whoever has the channel now is told that it is lost.
-                self._drop(channel)
-        if isinstance(result, PenstockError):
-            raise result
-        return result
-
-    def _publish(
-        self, channel: PublishChannel, sender: Sender, unit: Unit, metadata: Metadata
-    ) -> list[Receipt] | PenstockError | None:
-        request: UnitsRequest | None = None  # Perhaps sent, and not answered.
-        failed: ConnectionLost | PenstockError | None = None
-        began_ms = self._clock.steady_ms()
-        held = False
-        try:
-            held = channel.take_turn()
-            if not held:
-                self._count = 0
-                return None
-            channel.used_ms = began_ms
-            request = sender.encoded([unit], metadata, channel.numbers(sender.topic))
-            outcome = channel.publish(request)
-            answered, request = request, None
-            answered.take_written(answered.batches[0], outcome)
-        except (ConnectionLost, PenstockError) as error:
-            failed = error
-        except BaseException:  # Ctrl-C.
-            self._drop(channel)  # Before others get the turn.
-            if request is not None:
-                self._repeat(sender, request, ConnectionLost("the program was interrupted"), began_ms)
-            if held:
-                channel.turn.release()
-            raise
-        if isinstance(failed, REPEATED):
-            assert request is not None
-            self._drop(channel)
-            waiting = self._repeat(sender, request, failed, began_ms)
-            channel.turn.release()  # Only now: ``close`` waits for it, and then for the loop.
-            return waiting.outcome()
-        if isinstance(failed, MetadataStale):
-            sender.doubt()
-        if failed is not None and (isinstance(failed, (*ANEW, SequenceReused)) or not is_refusal(failed)):
-            self._drop(channel)  # Its numbers cannot be used any more, or it is of no use.
-        channel.turn.release()
-        if self.channel is not channel:  # It was given up.
-            channel.close()
-        return unit.receipts if failed is None else None if isinstance(failed, ANEW) else failed
-
-    def _repeat(
-        self, sender: Sender, request: UnitsRequest, failed: Exception, began_ms: int
-    ) -> Waiting[list[Receipt]]:
-        """Let the loop send it again, up to the deadline that the publish has from its beginning."""
-        waiting: Waiting[list[Receipt]] = Waiting()
-        [unit] = request.units
-        room = Room(self._publisher, unit.size)
-        unit.then = give_back_and(room, waiting.end)
-
-        def repeat() -> None:
-            unit.deadline = self._session.deadline() - (self._clock.steady_ms() - began_ms) / 1000
-            sender.repeat(request, failed)
-
-        try:
-            room.take(always=True)  # So that nothing goes directly before this is answered.
-            self._portal.post(repeat)
-        except Closed:
-            unit.then([], self._session.unknown("publish"))
-        except BaseException:
-            room.give_back()
-            raise
-        return waiting
-
-    # The channel.
-
-    def _usable_channel(self) -> PublishChannel | None:
-        """The channel; after some publishes that could have used one, there is one."""
+    def usable(self, now_ms: int) -> PublishChannel | None:
+        """The channel, if there is one, or it is time to make one."""
         channel = self.channel
-        now_ms = self._clock.steady_ms()
         if channel is not None:
             if channel.generation == self._session.generation and now_ms - channel.used_ms <= IDLE_MS:
                 return channel
-            self._drop(channel)
+            self.drop(channel)
         self._count += 1
-        if self._count < DIRECT_MIN or self._closed or now_ms < self._not_before_ms:
+        if self._count < DIRECT_MIN or self.closed or now_ms < self._not_before_ms:
             return None
         self._not_before_ms = now_ms + PAUSE_MS
         generation = self._session.generation  # Before: if there is a new one meanwhile, it is not used.
@@ -230,24 +136,192 @@ class DirectPublisher:
             channel.close()
             return self.channel
         self.channel = channel
-        if self._closed:  # Meanwhile, too.
-            self._drop(channel)
+        if self.closed:  # Meanwhile, too.
+            self.drop(channel)
         return self.channel
 
-    def _drop(self, channel: PublishChannel) -> None:
+    def interrupt(self) -> None:
+        """Something was published in another way: begin to count again."""
+        self._count = 0
+
+    def drop(self, channel: PublishChannel) -> None:
         """Give up a channel and its numbers."""
         self._count = 0
         channel.dead = True
-        channel.close()  # Before it is forgotten: who is interrupted here does it once more.
+        channel.close()  # Before it is forgotten: if this is interrupted, ``drop`` is called again.
         if self.channel is channel:
             self.channel = None
+
+
+class DirectPublisher:
+    """The publishes of one client that need no event loop."""
+
+    def __init__(self, client: Client, portal: Portal) -> None:
+        self._publisher = client.publisher
+        self._session = client.session
+        self._routing = client.routing
+        self._clock = client.publisher.server.clock
+        self._portal = portal
+        self._home = ChannelSlot(self._session)
+        self._slots: dict[ClientSession, ChannelSlot] = {self._session: self._home}
+        self._inside: set[int] = set()  # The threads that are within ``_publish``.
+        self._closed = False
+        portal.drain = self.close
+
+    @property
+    def channel(self) -> PublishChannel | None:
+        """To the server that the program has connected to."""
+        return self._home.channel
+
+    def publish(self, topic: Any, messages: list[Any], acks: int) -> list[Receipt] | None:
+        """Receipts, if it was published here; None leaves it to the loop."""
+        sender = self._publisher.idle_sender(topic)
+        if sender is None:
+            for slot in list(self._slots.values()):
+                slot.interrupt()
+            return None
+        metadata = sender.metadata  # Once: the loop may learn of others at any time.
+        unit = None if metadata is None else sender.single(metadata, messages, acks)
+        if metadata is None or unit is None:
+            return None
+        target = self._target(sender, unit, metadata) if self._session.node else None
+        slot = self._home if target is None else self._slot(target.session)
+        began_ms = self._clock.steady_ms()
+        channel = slot.usable(began_ms)
+        thread = threading.get_ident()
+        if channel is None or thread in self._inside:
+            return None
+        ended = False
+        self._inside.add(thread)
+        try:
+            result = self._publish(slot, channel, sender, unit, metadata, target, began_ms)
+            ended = True
+        finally:
+            self._inside.discard(thread)
+            if not ended:  # Ctrl-C: the thread that has the channel now gets ``ConnectionLost``.
+                slot.drop(channel)
+        if isinstance(result, PenstockError):
+            raise result
+        return result
+
+    def _publish(
+        self,
+        slot: ChannelSlot,
+        channel: PublishChannel,
+        sender: Sender,
+        unit: Unit,
+        metadata: Metadata,
+        target: Target | None,
+        began_ms: int,
+    ) -> list[Receipt] | PenstockError | None:
+        request: UnitsRequest | None = None  # Perhaps sent, and not answered.
+        failed: ConnectionLost | PenstockError | None = None
+        held = False
+        try:
+            held = channel.take_turn()
+            if not held:
+                slot.interrupt()
+                return None
+            channel.used_ms = began_ms
+            request = sender.encoded([unit], metadata, channel.numbers(sender.topic))
+            if target is not None:
+                request.version, request.routed = target.version, True
+            outcome = channel.publish(request)
+            answered, request = request, None
+            answered.take_written(answered.batches[0], outcome)
+        except (ConnectionLost, PenstockError) as error:
+            failed = error
+        except BaseException:  # Ctrl-C.
+            slot.drop(channel)  # Before others get the turn.
+            if request is not None:
+                self._repeat(sender, request, ConnectionLost("the program was interrupted"), began_ms)
+            if held:
+                channel.turn.release()
+            raise
+        if isinstance(failed, REPEATED):
+            assert request is not None
+            slot.drop(channel)
+            waiting = self._repeat(sender, request, failed, began_ms)
+            channel.turn.release()  # Only now: ``close`` waits for it, and then for the loop.
+            return waiting.outcome()
+        result = unit.receipts if failed is None else self._refused(slot, channel, sender, failed, target)
+        channel.turn.release()
+        if slot.channel is not channel:  # It was given up.
+            channel.close()
+        return result
+
+    def _refused(
+        self,
+        slot: ChannelSlot,
+        channel: PublishChannel,
+        sender: Sender,
+        failed: ConnectionLost | PenstockError,
+        target: Target | None,
+    ) -> PenstockError | None:
+        """Nothing was written: the error for the program, or None if the loop publishes it from scratch."""
+        restarted = isinstance(failed, RESTARTED if target is None else (*RESTARTED, *ELSEWHERE))
+        if target is not None:
+            self._routing.doubt(sender.topic)
+        elif isinstance(failed, MetadataStale):
+            sender.doubt()
+        if restarted or isinstance(failed, SequenceReused) or not is_refusal(failed):
+            slot.drop(channel)  # Its numbers cannot be used any more, or it is of no use.
+        assert isinstance(failed, PenstockError), "a lost connection was repeated"
+        return None if restarted else failed
+
+    def _repeat(
+        self, sender: Sender, request: UnitsRequest, failed: Exception, began_ms: int
+    ) -> Waiting[list[Receipt]]:
+        """Let the loop send it again, up to the deadline that the publish has from its beginning."""
+        waiting: Waiting[list[Receipt]] = Waiting()
+        [unit] = request.units
+        room = Room(self._publisher, unit.size)
+        unit.then = give_back_and(room, waiting.end)
+
+        def repeat() -> None:
+            unit.deadline = self._session.deadline() - (self._clock.steady_ms() - began_ms) / 1000
+            self._routing.doubt(sender.topic)
+            sender.repeat(request, failed)
+
+        try:
+            room.take(always=True)  # So that nothing goes directly before this is answered.
+            self._portal.post(repeat)
+        except Closed:
+            unit.then([], self._session.unknown("publish"))
+        except BaseException:
+            room.give_back()
+            raise
+        return waiting
+
+    # Owners of a cluster.
+
+    def _target(self, sender: Sender, unit: Unit, metadata: Metadata) -> Target | None:
+        """The owner of the partition that the unit will most likely go to; another node would forward it."""
+        topic = sender.topic
+        if self._routing.is_stale(topic, publishes=True):
+            self._portal.post(lambda: self._routing.follow(topic, publishes=True))
+        return self._routing.known_target(topic, sender.next_partition(unit, metadata), metadata.version)
+
+    def _slot(self, session: ClientSession) -> ChannelSlot:
+        slot = self._slots.get(session)
+        if slot is None:
+            for old in [old for old in list(self._slots) if old.closed]:  # The routing has given them up.
+                gone = self._slots.pop(old, None)
+                if gone is not None and gone.channel is not None:
+                    gone.drop(gone.channel)
+            slot = self._slots.setdefault(session, ChannelSlot(session))
+            slot.closed = self._closed
+        return slot
 
     def close(self, timeout_ms: int) -> int:
         """Wait for a publish that is on its way, and hang up; returns how much of the time is left."""
         began_ms = self._clock.steady_ms()
         self._closed = True
-        channel, self.channel = self.channel, None
-        if channel is not None and threading.get_ident() not in self._inside:
-            channel.turn.acquire(timeout=timeout_ms / 1000)
-            channel.close()  # Else this is a signal's handler, and the publish that it interrupts hangs up.
+        for slot in list(self._slots.values()):
+            slot.closed = True
+            channel, slot.channel = slot.channel, None
+            if channel is not None and threading.get_ident() not in self._inside:
+                left_ms = max(timeout_ms - (self._clock.steady_ms() - began_ms), 0)
+                channel.turn.acquire(timeout=left_ms / 1000)
+                channel.close()  # Else this is a signal's handler: the interrupted publish hangs up.
         return max(timeout_ms - (self._clock.steady_ms() - began_ms), 0)

@@ -15,23 +15,25 @@ from penstock.client.calling import encodable
 from penstock.client.calls import RemoteCalls
 from penstock.client.consume.consumer import RemoteConsumer
 from penstock.client.consume.receiver import Receiver
+from penstock.client.consume.spanning import SpanningReceiver
 from penstock.client.publish.producer import RemoteProducer, check_compression
 from penstock.client.publish.publisher import Publisher
-from penstock.client.session import ClientSession
+from penstock.client.routing import OwnerRouting
 from penstock.client.work import work
 from penstock.config.broker import PARTITIONS_MAX, Compression, GroupOptions
 from penstock.model.info import Fetched
 from penstock.model.message import Message, Receipt
 from penstock.model.placing import placed
-from penstock.operations.codec import wire_message
+from penstock.operations.codec import receipt_of, wire_message
 from penstock.types import check_fetch, check_name, missing_topic, whole_number
 from penstock.wire.native import ACKS_DURABLE, UINT32_MAX, decode_fetched, encode_fetch
-from penstock.wire.native_bodies import OpenConsumer
+from penstock.wire.native_bodies import OpenConsumer, WireReceipt
 
 
 class RemoteOperations(RemoteCalls):
-    def __init__(self, session: ClientSession, publisher: Publisher) -> None:
-        super().__init__(session)
+    def __init__(self, routing: OwnerRouting, publisher: Publisher) -> None:
+        super().__init__(routing.home)
+        self.routing = routing
         self.publisher = publisher
 
     @work
@@ -93,7 +95,11 @@ class RemoteOperations(RemoteCalls):
             options=encodable("options", dict(options)),
             assignments=True,
         )
-        receiver = Receiver(self.session, request, wrap, prefetch, heartbeat)
+        receiver: Receiver | SpanningReceiver
+        if self.session.node:
+            receiver = SpanningReceiver(self.routing, request, wrap, prefetch, heartbeat)
+        else:
+            receiver = Receiver(self.session, request, wrap, prefetch, heartbeat)
         await receiver.open()
         return RemoteConsumer(receiver)
 
@@ -104,13 +110,31 @@ class RemoteOperations(RemoteCalls):
             raise missing_topic(topic)
         check_fetch(partition, offset, max_bytes)
         most = min(max_bytes, UINT32_MAX)
-        body = await self.session.call(
+        body = await self.routing.read(
+            topic,
+            partition,
             "fetch",
             lambda correlation: encode_fetch(correlation, topic, partition, offset, most, bool(journal)),
-            changes=False,
         )
         start, end, following, batches = decode_fetched(body)
         return Fetched(start=start, end=end, next_offset=following, batches=batches)
+
+    @work
+    async def publish_in_transaction(
+        self, topic: str, messages: list[Message], transactional_id: str, producer_id: int, epoch: int
+    ) -> list[Receipt]:
+        """Messages that the server encodes, as it numbers them."""
+        for message in messages:
+            placed(topic, message, PARTITIONS_MAX)
+        receipts: list[WireReceipt] = await self._call(
+            "publish_in_transaction",
+            topic=topic,
+            messages=[wire_message(message) for message in messages],
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            epoch=epoch,
+        )
+        return [receipt_of(topic, receipt) for receipt in receipts]
 
     @work
     async def schedule(self, topic: str, message: Message, cron: str, timezone: str) -> str:

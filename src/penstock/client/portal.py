@@ -67,7 +67,7 @@ class Portal:
         return client
 
     def check_open(self) -> None:
-        """Refuse work that nobody would do."""
+        """Raise if the loop has ended."""
         if os.getpid() != self._pid:
             raise Closed(what="connection of the parent process")
         if self._closed:
@@ -84,7 +84,7 @@ class Portal:
         return self._run(_awaited(work))
 
     def wait(self, begin: Callable[["Waiting[T]"], None]) -> T:
-        """Have the loop call ``begin``, and wait until what it is given is told the end."""
+        """Have the loop call ``begin`` with a ``Waiting``, and wait for its outcome."""
         waiting: Waiting[T] = Waiting()
         self.post(lambda: begin(waiting))
         return waiting.outcome()
@@ -189,7 +189,7 @@ class Waiting(Generic[T]):
         """The same, for what is awaited; the thread need not wait until the task itself has ended."""
         try:
             self._result = await work
-        except asyncio.CancelledError:  # The loop is about to end, or nobody waits any more.
+        except asyncio.CancelledError:  # The loop is about to end, or the caller has given up.
             self._error = Closed(what="broker")
         except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits.
             self._error = error

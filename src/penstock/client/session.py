@@ -21,27 +21,32 @@ after a pause.  All of it ends at the request's deadline.
 
 Consumers take part: they are resumed, each with what it still holds, before
 any request goes out on a new connection.
+
+A session may know several servers, the nodes of a cluster.  It is connected to one of them; when that
+cannot be reached, it goes on to the next (``ServerList``).  ``ask_once`` is for callers who have
+another server to turn to (``routing.py``).
 """
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.client.connection import ClientConnection, connect
-from penstock.client.exchange import ConnectionLost, Encode, OnAnswer
-from penstock.client.login import ClientLogin
-from penstock.client.url import ServerAddress
+from penstock.client.connections.connection import ClientConnection, connect
+from penstock.client.connections.exchange import ConnectionLost, Encode, OnAnswer
+from penstock.client.connections.login import ClientLogin
+from penstock.client.connections.url import ServerAddress
+from penstock.client.retrying import NextStep, RequestRetry
 from penstock.errors import (
     Closed,
     FrameTooLarge,
+    NotOwner,
     OutcomeUnknown,
     Overloaded,
     PenstockError,
-    QuotaExceeded,
     ServerUnreachable,
     ShuttingDown,
     Unauthenticated,
@@ -58,6 +63,7 @@ from penstock.wire.native_bodies import (
     encode_body,
 )
 
+HELLO_S: Final = 5.0  # For the first answer of a server, if there are others to turn to.
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0  # Well below the server's resume_ms: a consumer is missed for that long only.
 CALM_S: Final = 1.0  # A connection that lived for less was none to rely on.
@@ -93,19 +99,51 @@ class Resumable(Protocol):
         """Give back what is held."""
 
 
+class ServerList:
+    """The servers that a session may connect to, and which of them is next."""
+
+    def __init__(self, given: Sequence[ServerAddress]) -> None:
+        self._given = list(given)  # By the program.
+        self._servers = list(given)
+        self._failures = 0  # In a row.
+
+    @property
+    def current(self) -> ServerAddress:
+        return self._servers[self._failures % len(self._servers)]
+
+    @property
+    def several(self) -> bool:
+        return len(self._servers) > 1
+
+    def learn(self, others: Iterable[ServerAddress]) -> None:
+        """A cluster has these nodes now; those that the program has named stay."""
+        servers = list(dict.fromkeys([self.current, *self._given, *others]))
+        self._servers, self._failures = servers, 0
+
+    def fail(self) -> int:
+        """Turn to the next one; returns how often all of them have failed."""
+        self._failures += 1
+        return self._failures // len(self._servers)
+
+    def succeed(self) -> None:
+        """The current one is the first to try from now on."""
+        self._servers.insert(0, self._servers.pop(self._failures % len(self._servers)))
+        self._failures = 0
+
+
 class ClientSession:
-    """The one way of a client to its server; belongs to one event loop."""
+    """The way of a client to one server at a time; belongs to one event loop."""
 
     def __init__(
         self,
-        address: ServerAddress,
+        servers: Sequence[ServerAddress],
         client: str,
         timeout_ms: int,
         random: Random,
         login: ClientLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.address = address
+        self.servers = ServerList(servers)
         self._login = login or ClientLogin()
         self.tls = tls
         self.closing = False  # Nothing more is published.
@@ -126,12 +164,29 @@ class ClientSession:
         self._tasks: set[asyncio.Task[None]] = set()  # The session's own; awaited by close.
 
     async def open(self) -> None:
-        """Connect for the first time; who is not there is reported at once."""
-        try:
-            self._up(await self._connect())
-        except ConnectionLost as lost:
-            unreachable = ServerUnreachable(server=str(self.address), why=str(lost))
-            raise self._refusal or unreachable from None
+        """Connect for the first time, to the first server that can be reached; if there is none, say so."""
+        while True:
+            try:
+                self._up(await self._connect())
+            except ConnectionLost as lost:
+                unreachable = ServerUnreachable(server=str(self.address), why=str(lost))
+                failure: PenstockError = self._refusal or unreachable
+            except (ServerUnreachable, ShuttingDown, Overloaded) as error:
+                failure = error
+            else:
+                return
+            if self.servers.fail():
+                raise failure from None
+
+    @property
+    def address(self) -> ServerAddress:
+        """Of the server that it is connected to, or tries to reach."""
+        return self.servers.current
+
+    @property
+    def node(self) -> int:
+        """The number of that server in a cluster; 0: there is no cluster."""
+        return 0 if self.welcome is None else self.welcome.node
 
     @property
     def connected(self) -> bool:
@@ -185,33 +240,35 @@ class ClientSession:
         that comes when the caller was cancelled; ``failed`` is what became of a first try by ``request``.
         """
         deadline = (self.deadline() if deadline is None else deadline) + wait_ms / 1000
-        sent = False  # Perhaps it was done already.
-        pauses = 0
+        retry = RequestRetry(changes, repeat, done)
         while True:
             try:
                 if failed is not None:
                     problem, failed = failed, None
                     raise problem
-                connection = self._connection or await self._connected(operation, deadline, sent and changes)
+                connection = self._connection or await self._connected(
+                    operation, deadline, retry.perhaps_done
+                )
                 return await self._ask(connection, encode, deadline, late)
-            except ConnectionLost:
-                if not repeat:
-                    raise self.unknown(operation) from None
-                sent = True
-            except TimeoutError:
-                raise self._unanswered(operation, changes) from None
-            except (Overloaded, QuotaExceeded, ShuttingDown) as refusal:
-                pauses += 1
-                if not await self.pause(pauses, deadline):
-                    raise self.unknown(operation) if sent and changes else refusal from None
-            except PenstockError as error:
-                if sent and error.code in done:
-                    return b""
-                reconnecting = isinstance(error, Unauthenticated)  # It says nothing of what was sent before.
-                raise self.unknown(operation) if sent and changes and reconnecting else error from None
+            except (ConnectionLost, TimeoutError, PenstockError) as error:
+                problem = error
+            step = retry.after(problem)
+            if step is NextStep.DONE:
+                return b""
+            if step is NextStep.PAUSE:
+                if await self.pause(retry.pauses, deadline):
+                    continue
+                step = NextStep.UNKNOWN if retry.perhaps_done else NextStep.RAISE
+            if step is NextStep.UNKNOWN:
+                raise self.unknown(operation)
+            if step is NextStep.UNANSWERED:
+                why = f"{operation} was not answered within {self.timeout_ms / 1000:g} seconds"
+                raise ServerUnreachable(server=str(self.address), why=why)
+            if step is NextStep.RAISE:
+                raise problem
 
     def request(self, encode: Encode, then: OnAnswer) -> None:
-        """Ask once, in this moment; ``then`` hears the answer, or why there is none."""
+        """Send a request once, now; ``then`` is called with the response or the error."""
         if self._connection is None:
             then(b"", ConnectionLost(self._why))
             return
@@ -220,9 +277,22 @@ class ClientSession:
         except FrameTooLarge as error:
             then(b"", error)
 
+    async def ask_once(self, encode: Encode, until: float) -> bytes:
+        """The body of the answer to one try; raises ``ConnectionLost`` if there is none by then."""
+        if self._connection is None:
+            raise ConnectionLost(self._why)
+        try:
+            return await self._ask(self._connection, encode, until)
+        except TimeoutError:
+            raise ConnectionLost("the server does not answer") from None
+
     def deadline(self) -> float:
         """When a request that begins now must have its answer, on the loop's clock."""
         return self._loop.time() + self.timeout_ms / 1000
+
+    def after(self, seconds: float) -> float:
+        """The moment in so many seconds."""
+        return self._loop.time() + seconds
 
     def is_due(self, deadline: float) -> bool:
         """Whether that moment has come."""
@@ -282,19 +352,16 @@ class ClientSession:
         """The error for what may have been done."""
         return OutcomeUnknown(operation=operation, server=str(self.address))
 
-    def _unanswered(self, operation: str, changes: bool) -> PenstockError:
-        if changes:
-            return self.unknown(operation)
-        why = f"{operation} was not answered within {self.timeout_ms / 1000:g} seconds"
-        return ServerUnreachable(server=str(self.address), why=why)
-
     # Connections.
 
     async def _connect(self) -> ClientConnection:
-        """A new connection that has said hello; consumers are resumed, and requests may follow."""
+        """A new connection after its hello; consumers are resumed, and requests may follow."""
         connection = await connect(self.address, self._take_push, self._lost, self.tls)
         try:
-            ask = partial(self._ask, connection, deadline=self.deadline())
+            deadline = self.deadline()
+            if self.servers.several:
+                deadline = min(deadline, self._loop.time() + HELLO_S)
+            ask = partial(self._ask, connection, deadline=deadline)
             body = await ask(self.hello)
             self.welcome = decode_body(body, Welcome)
             connection.exchange.frame_bytes_max = self.welcome.frame_bytes_max
@@ -321,15 +388,16 @@ class ClientSession:
     async def _resume(self, consumer: Resumable, ask: Ask) -> None:
         try:
             await consumer.resume(ask)
-        except UnavailableError:
-            raise  # The connection is tried again, as a whole.
         except PenstockError as error:  # Its topic is gone, or its group is of the other kind now.
+            if isinstance(error, UnavailableError) and not isinstance(error, NotOwner):
+                raise  # The connection is tried again, as a whole.
             consumer.end(error)
             return
         self._numbered[consumer.number] = consumer
 
     def _up(self, connection: ClientConnection) -> None:
         self._connection = connection
+        self.servers.succeed()
         self._refusal = None
         self._up_since = self._loop.time()
         self.generation += 1
@@ -353,7 +421,6 @@ class ClientSession:
 
     async def _reconnect(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s)  # A server that hangs up on everyone is not asked without a break.
-        pauses = 0
         while True:
             try:
                 self._up(await self._connect())
@@ -362,8 +429,9 @@ class ClientSession:
                 self._why = str(facts.get("why", error))
                 if isinstance(error, Unauthenticated):
                     self._tell_waiting(error)
-                pauses += 1
-                await asyncio.sleep(self._pause_s(pauses))
+                rounds = self.servers.fail()
+                if rounds:  # All of them were tried.
+                    await asyncio.sleep(self._pause_s(rounds))
             else:
                 logger.info("connected to %s again", self.address)
                 return

@@ -11,17 +11,19 @@ Beyond the facade: ``publish_nowait`` and ``flush``, how far a publish must be
 (``acks``), and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, Unpack
+
+from msgspec import UNSET, UnsetType
 
 from penstock.api.broker import Broker
 from penstock.api.handles import Consumer
 from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, ClientSettings
+from penstock.client.connections.login import ClientLogin
 from penstock.client.direct import DirectPublisher
-from penstock.client.login import ClientLogin
 from penstock.client.portal import Portal
 from penstock.client.publish.publisher import Acks, Room, acks_number
 from penstock.client.publish.units import size_of
@@ -43,8 +45,10 @@ class RemoteBroker(Broker):
     def publish(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -55,12 +59,15 @@ class RemoteBroker(Broker):
         partition: int | None = None,
         acks: Acks = "durable",
     ) -> Receipt:
-        """Publish one message; ``acks`` says how far it must be before the receipt comes.
+        """Publish one message; ``acks`` says what has to happen before this returns.
 
         "durable" (as durable as the topic promises), "written" (in the log, perhaps not on disk yet), or
-        "none" (sent, and never heard of again: the receipt has no offset).
+        "none" (sent, without a response: the receipt has no offset).  The message is ``value``, bytes; or an
+        object as JSON (``json``); or text as UTF-8 (``text``).
         """
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         [receipt] = self._publish(topic, [message], acks)
         return receipt
 
@@ -84,7 +91,7 @@ class RemoteBroker(Broker):
         return receipts
 
     def _send(self, topic: str, messages: list[Any], number: int) -> list[Receipt]:
-        """Here, if nobody else publishes; else on the loop, without a task: it tells this thread the end."""
+        """In this thread if nothing is in flight; else on the loop, while this thread waits."""
         self._portal.check_open()
         receipts = self._direct.publish(topic, messages, number)
         if receipts is not None:
@@ -96,15 +103,17 @@ class RemoteBroker(Broker):
             return self._portal.wait(
                 lambda waiting: publisher.publish(topic, messages, room, number, waiting.end)
             )
-        except BaseException:  # Ctrl-C: perhaps nobody else does it.
+        except BaseException:  # Ctrl-C: the loop may never have got it.
             room.give_back()
             raise
 
     def publish_nowait(
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | UnsetType | None = UNSET,
         *,
+        json: Any = UNSET,
+        text: str | UnsetType = UNSET,
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         priority: Priority = 0,
@@ -115,11 +124,13 @@ class RemoteBroker(Broker):
         partition: int | None = None,
         acks: Acks = "durable",
     ) -> Future[Receipt]:
-        """Publish one message, and go on; the future has its receipt, or why there is none.
+        """Publish one message without waiting; the future gets its receipt or an error.
 
         Messages to one topic are sent in this order.  Raises ``QueueFull`` at once if too many bytes wait.
         """
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        message = Message(
+            value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition, json, text
+        )
         number = acks_number(acks)
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()  # It is on its way, and not to be cancelled.
@@ -142,7 +153,7 @@ class RemoteBroker(Broker):
         return future
 
     def flush(self) -> None:
-        """Return when everything published so far has its answer; the futures say which."""
+        """Wait until all publishes so far have a result, which their futures have."""
         self._driver.run(self._client.operations.flush())
 
     def consumer(
@@ -158,8 +169,8 @@ class RemoteBroker(Broker):
     ) -> Consumer:
         """A consumer of a group; the group is made at first use, and changed by options that are given.
 
-        ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
-        is kept for it beyond the visibility timeout, until it answers or drops the message.
+        ``prefetch``: how many messages the server sends ahead.  ``heartbeat``: extend the leases of messages
+        that the program still works on beyond the visibility timeout, until it settles or drops them.
         """
         begun = self._remote.consumer(
             topic, group, consumer_id, max_in_flight, options, received, prefetch, heartbeat
@@ -168,7 +179,7 @@ class RemoteBroker(Broker):
 
 
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     request_timeout: Duration = "30s",
     linger: Duration = "0s",
@@ -180,10 +191,11 @@ def connect(
 ) -> RemoteBroker:
     """Connect to a server: ``penstock.connect("penstock://127.0.0.1:7070")``.
 
-    ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
-    share its request.  ``client_id``: what the server calls this program.  ``key``, or ``user`` and
-    ``password``: who it is, for a server that asks; without them the variable PENSTOCK_KEY is.  ``ca``: the
-    file of certificates to trust with ``penstocks://``; without it PENSTOCK_CA names it, or the system.
+    The nodes of a cluster are one URL (``penstock://a,b:7071,c``) or a list; any of them will do.
+    ``request_timeout``: how long a call is retried.  ``linger``: how long a publish waits for others to share
+    its request.  ``client_id``: the name of this program in the server's logs.  ``key``, or ``user`` and
+    ``password``: credentials; default: the environment variable PENSTOCK_KEY.  ``ca``: a file of certificates
+    to trust with ``penstocks://``; default: the variable PENSTOCK_CA, or those of the system.
     """
     settings = ClientSettings(url, request_timeout, linger, client_id, ClientLogin(key, user, password, ca))
     portal = Portal()

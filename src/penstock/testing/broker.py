@@ -16,8 +16,8 @@ from random import Random
 from typing import Self
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.core import Core
-from penstock.broker.embedded import EmbeddedBroker, make_core
+from penstock.broker.core import Core, make_core
+from penstock.broker.embedded import EmbeddedBroker
 from penstock.config.broker import BrokerConfig
 from penstock.log.files import Files
 from penstock.testing.clock import ManualClock

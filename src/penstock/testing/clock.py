@@ -15,7 +15,6 @@ class ManualClock:
         self._step_ms = 0  # How far the wall clock was set away from the steady one.
 
     def wall_ms(self) -> int:
-        """The time of day."""
         return self._steady_ms + self._step_ms
 
     def steady_ms(self) -> int:

@@ -62,7 +62,7 @@ class Sleeper:
         self._sleepers = sleepers
 
     def cancel(self) -> None:
-        """It need not be woken any more."""
+        """Stop waiting: it need not be woken any more."""
         if self in self._sleepers:
             self._sleepers.remove(self)
 
@@ -83,7 +83,7 @@ class VirtualLoopDriver(LoopDriver):
         await self._run_jobs()
 
     def when_durable(self, wanted: Durable, operation: LoopOperation) -> None:
-        """In place: a disk thread would have its own time."""
+        """Sync in place: a disk thread would not follow virtual time."""
         failed: BaseException | None = None
         try:
             self._state.commit.wait(wanted.log, wanted.written)

@@ -29,7 +29,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from penstock.errors import DirectoryInUse, DiskFull, StorageFailed
-from penstock.log.archive import Archive
+from penstock.log.archive import SegmentArchive
 from penstock.log.files import File, Files, Lock, Part, replace_file
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Crash(Exception):  # noqa: N818 - it is an event, and nothing may handle i
 
 
 class Fault(Enum):
-    """What goes wrong; see the top of the module."""
+    """A fault; see the top of the module."""
 
     FULL = auto()
     FAIL = auto()
@@ -85,15 +85,23 @@ class FaultyFiles:
         self.inner.cache = cache
 
     @property
-    def archive(self) -> Archive | None:
+    def archive(self) -> SegmentArchive | None:
         return self.inner.archive
 
     @archive.setter
-    def archive(self, archive: Archive | None) -> None:
+    def archive(self, archive: SegmentArchive | None) -> None:
         self.inner.archive = archive
 
+    @property
+    def ensured(self) -> set[str] | None:
+        return self.inner.ensured
+
+    @ensured.setter
+    def ensured(self, ensured: set[str] | None) -> None:
+        self.inner.ensured = ensured
+
     def heal(self) -> None:
-        """From now on everything works (not after a crash)."""
+        """Let all further operations succeed (not after a crash)."""
         self._at = 0
 
     def fail_next(self, fault: Fault, *, lasting: bool = False) -> None:
@@ -231,7 +239,7 @@ class _Node:
         self.synced = b""
 
     def lose(self, chance: Random) -> None:
-        """Keep what was synced, and of the rest what ``chance`` likes."""
+        """Keep what was synced, and of the rest what ``chance`` selects."""
         old, new = self.synced, bytes(self.content)
         result = chance.choice([old, new, self._mixed(old, new, chance)])
         self.synced = result
@@ -311,7 +319,8 @@ class CrashDisk:
     def __init__(self) -> None:
         self.intact = True  # Until the power is cut.
         self.cache = False
-        self.archive: Archive | None = None
+        self.archive: SegmentArchive | None = None
+        self.ensured: set[str] | None = None
         self.life = 0  # Rises with every crash; older files are dead.
         self.locks: set[str] = set()
         self._names: dict[str, _Node] = {}
@@ -338,7 +347,7 @@ class CrashDisk:
             node.lose(chance)
 
     def damage(self, path: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a file's bytes behind everybody's back."""
+        """Replace bytes of a file without any operation on it."""
         node = self._names[path]
         node.synced = change(bytes(node.content))
         node.content = bytearray(node.synced)

@@ -7,7 +7,7 @@
         kafka.run(kafka.broker.dead_letters("orders"))          # an AsyncTestBroker, on the server's loop
 
 It is the real listener; ``served.py`` says how it lives with a clock that stands.  Time that a test lets
-pass also passes for the members of groups: one that was silent so long joins again by itself, and goes on
+pass also passes for the members of groups: one that was silent for so long rejoins automatically, and goes on
 from what was committed.
 """
 

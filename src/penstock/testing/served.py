@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 class HurryingListener(Listener, Protocol):
     def hurry(self) -> None:
-        """Answer what waits with what there is."""
+        """Let requests that wait respond with what there is."""
 
 
 class ServedBroker:
@@ -58,7 +58,7 @@ class ServedBroker:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the broker is asked for, on its own loop."""
+        """Run an operation of the broker on its own loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_S)
 
     def advance(self, duration: Duration) -> None:

@@ -137,7 +137,7 @@ class App:
     ) -> Callable[[Scheduled], Scheduled]:
         """Call the function at the times of a cron expression, once over all processes of the app.
 
-        The server keeps the time.  What fires while no worker runs waits for one, up to ``ttl``.  The
+        The server keeps the time.  A call that is due while no worker runs waits for one, up to ``ttl``.  The
         function takes the message, or nothing.
         """
         check_called("@app.schedule", "cron", "0 9 * * mon-fri", cron)
@@ -262,7 +262,7 @@ class App:
                 if not error.retryable:
                     raise
                 if throttle.allows(round(asyncio.get_running_loop().time() * 1000)):
-                    logger.warning("cannot reach %s, and tries again: %s", self.server, error)
+                    logger.warning("cannot reach %s; trying again: %s", self.server, error)
             else:
                 logger.info("connected to %s", self.server)
                 return broker
@@ -280,7 +280,7 @@ class App:
 
 
 def _give_up() -> None:
-    """A function that does not heed its cancellation, or a server that does not answer, holds up the stop."""
+    """End the process, because a function ignores its cancellation or a server does not respond."""
     logger.error("could not stop in time; unfinished messages are delivered again")
     _exit(1)
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AwaitableAdapter:
-    """Any object, whose methods can be awaited."""
+    """Wraps an object so that its methods can be awaited."""
 
     def __init__(self, plain: Any) -> None:
         self.plain = plain
@@ -54,7 +54,7 @@ class InlineExecutor:
 
 
 def drain(broker: "Broker", functions: list[WorkerFunction]) -> int:
-    """Work with all functions on all that can be delivered now, until nothing can; returns how many calls."""
+    """Call the functions on all deliverable messages until there are none; returns the number of calls."""
     return in_a_loop(_drain(cast("AsyncBroker", AwaitableAdapter(broker)), functions))
 
 

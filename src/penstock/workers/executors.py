@@ -48,7 +48,7 @@ class ThreadPool:
         return future
 
     def close(self) -> None:
-        """Let the threads end when they have finished what they do."""
+        """End the threads when they have finished their calls."""
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -69,7 +69,7 @@ class ThreadPool:
             result = context.run(call)
         except BaseException as error:  # noqa: BLE001 - it is raised where the future is awaited.
             failure = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: no task waits any more.
             loop.call_soon_threadsafe(self._ended, future, result, failure)
 
     def _ended(self, future: "asyncio.Future[T]", result: T, failure: BaseException | None) -> None:
@@ -93,7 +93,7 @@ class Executor(Protocol):
 
 
 class ThreadExecutor:
-    """In threads, beside the event loop."""
+    """Runs plain functions in threads, beside the event loop."""
 
     def __init__(self, name: str, size: int) -> None:
         self._threads = ThreadPool(name, size)

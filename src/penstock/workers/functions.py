@@ -1,4 +1,4 @@
-"""A function and what it was declared to work on, checked once and trusted after."""
+"""A function and its declaration, which is checked once."""
 
 import inspect
 import re
@@ -43,7 +43,7 @@ class WorkerFunction:
     group: str
     # Calls that run at once in this process.
     concurrency: int
-    # A call that takes longer has failed; None: it may take for ever.
+    # A call that takes longer has failed; None: it may take forever.
     timeout_ms: int | None
     # Of the group, as they were given, with the visibility timeout always among them.
     options: GroupOptions
@@ -105,7 +105,7 @@ def check_called(decorator: str, first: str, example: str, value: object) -> Non
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a function is called; an object that can be called has its class's name."""
+    """The name of a function; a callable object has the name of its class."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
@@ -119,14 +119,14 @@ def _call_of(function: Callable[..., Any]) -> Any:
 
 
 def _check_annotation(function: Callable[..., Any], called: str, given: type) -> None:
-    """Refuse a function whose argument is declared as something that it will not get."""
+    """Refuse a function whose argument has an annotation that a message does not match."""
     wanted = _annotation(function)
     if wanted is None or any(_may_be(given, kind) for kind in _alternatives(wanted)):
         return
     shown = getattr(wanted, "__name__", None) or str(wanted)
     why = (
         f"its argument is annotated as {shown}, but a worker is called with a penstock.{given.__name__}; "
-        "annotate it as penstock.Message and decode message.value in the function"
+        "annotate it as penstock.Message and decode it with message.json(...) in the function"
     )
     raise InvalidValue(name="function", value=called, why=why)
 
@@ -158,7 +158,7 @@ def _positive_ms(timeout: Duration) -> int:
     limit_ms = duration_ms("timeout", timeout)
     if limit_ms < 1:
         raise InvalidValue(
-            name="timeout", value=timeout, why="a function needs some time; leave it out for no limit"
+            name="timeout", value=timeout, why="a timeout must be above 0; leave it out for no limit"
         )
     return limit_ms
 

@@ -1,4 +1,4 @@
-"""Finding the app that ``penstock worker module:app`` names, and other things named so.
+"""Finds the app that ``penstock worker module:app`` names, and other objects of modules.
 
 The module is imported as ``python -m module`` would: from the working directory,
 then from wherever Python looks.  An error inside the module is its own, and is
@@ -17,7 +17,7 @@ USUAL_NAME: Final = "app"
 
 
 class NoSuchApp(Exception):  # noqa: N818 - it is what is said to the user.
-    """The name leads to no app; the text says why, and what there is instead."""
+    """There is no app of that name; the text says why, and what there is instead."""
 
 
 def load_app(target: str) -> App:

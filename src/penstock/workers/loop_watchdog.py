@@ -49,7 +49,7 @@ class LoopWatchdog:
         self._thread.join()
 
     def look(self) -> str | None:
-        """One look, and the request for the next sign; what to say if the loop stands still."""
+        """Check the loop once; returns the warning if it is blocked."""
         self._looks += 1
         if self._signs != self._seen:
             self._seen = self._signs

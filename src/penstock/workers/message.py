@@ -1,4 +1,4 @@
-"""What a worker's function gets: a ``penstock.Message`` that knows where it lies and who has it.
+"""The argument of a worker's function: a message with its position and the methods that settle it.
 
     Message
     └── HeldMessage               value, key, headers ...; topic, offset, id, attempt, settled
@@ -22,7 +22,7 @@ Outputs = Iterable[tuple[str, Message]]
 
 
 class SettleActions(Protocol):
-    """The consumer a message came from, as far as a message needs it."""
+    """The part of the consumer that a message needs to be settled."""
 
     def ack(self, messages: Any, *, publish: Outputs = ()) -> Any: ...
 
@@ -63,7 +63,7 @@ class HeldMessage(Message):
 
     @property
     def group(self) -> str:
-        """The group that works on it."""
+        """The group that it was delivered to."""
         return self._delivered.group
 
     @property
@@ -83,7 +83,7 @@ class HeldMessage(Message):
 
     @property
     def timestamp(self) -> int:
-        """When the log took it, in milliseconds since 1970."""
+        """When it was appended to the log, in milliseconds since 1970."""
         return self._delivered.timestamp
 
     @property
@@ -117,19 +117,19 @@ class WorkerMessage(HeldMessage):
     """A message passed to a plain function; its methods return when the broker has confirmed them."""
 
     def ack(self, *, publish: Outputs = ()) -> None:
-        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if it is acked."""
+        """Mark the message as processed; those to ``publish`` (topic, message) are published atomically."""
         self._answers.ack(self._delivered, publish=publish)
 
     def nack(self, *, delay: Duration | None = None, error: BaseException | str | None = None) -> None:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         self._answers.nack(self._delivered, delay=delay, error=error)
 
     def reject(self, reason: str) -> None:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         self._answers.reject(self._delivered, reason)
 
     def extend(self, duration: Duration) -> None:
-        """Keep the message for this long from now; the app does so by itself while a function runs."""
+        """Keep the message for this long from now; the app does so automatically while a function runs."""
         self._answers.extend(self._delivered, duration)
 
 
@@ -137,19 +137,19 @@ class AsyncWorkerMessage(HeldMessage):
     """A message passed to an async function; its methods are awaited."""
 
     async def ack(self, *, publish: Outputs = ()) -> None:
-        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if it is acked."""
+        """Mark the message as processed; those to ``publish`` (topic, message) are published atomically."""
         await self._answers.ack(self._delivered, publish=publish)
 
     async def nack(self, *, delay: Duration | None = None, error: BaseException | str | None = None) -> None:
-        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        """Processing failed: deliver again after ``delay``, or after the group's backoff."""
         await self._answers.nack(self._delivered, delay=delay, error=error)
 
     async def reject(self, reason: str) -> None:
-        """The message is no good; straight to the dead letters."""
+        """Move the message to the dead letters, without further attempts."""
         await self._answers.reject(self._delivered, reason)
 
     async def extend(self, duration: Duration) -> None:
-        """Keep the message for this long from now; the app does so by itself while a function runs."""
+        """Keep the message for this long from now; the app does so automatically while a function runs."""
         await self._answers.extend(self._delivered, duration)
 
 

@@ -20,7 +20,7 @@ from penstock.types import Duration, duration_ms
 
 
 class Reject(Exception):  # noqa: N818 - `raise penstock.Reject("no such customer")` is how a user says it.
-    """Raised by a worker's function: the message is no good; no further attempt, to the dead letters."""
+    """Raised by a worker's function to dead-letter the message without further attempts."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ class Reject(Exception):  # noqa: N818 - `raise penstock.Reject("no such custome
 
 
 class Retry(Exception):  # noqa: N818 - the same.
-    """Raised by a worker's function: not now; deliver again after ``delay``, or after the group's backoff."""
+    """Raised by a worker's function to retry after ``delay``, or after the group's backoff."""
 
     def __init__(self, reason: str = "not now", *, delay: Duration | None = None) -> None:
         super().__init__(reason)
@@ -40,15 +40,13 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The work failed; try again, after the group's backoff if there is no delay."""
+    """The call failed: retry after the delay, or after the group's backoff."""
 
     error: BaseException
     delay_ms: int | None = None
 
 
 class Rejected(NamedTuple):
-    """The message is no good."""
-
     reason: str
 
 
@@ -63,7 +61,7 @@ async def call_async(function: Callable[..., Awaitable[Any]], arguments: tuple[A
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return Failed(error)  # It awaited something that was cancelled; nobody cancelled the function.
+        return Failed(error)  # It awaited something that was cancelled; the function itself was not.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a function may raise what it likes.
         return judged(error)
     return DONE
@@ -79,7 +77,7 @@ def call_plain(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outc
 
 
 def error_of(outcome: Outcome) -> BaseException | str | None:
-    """What went wrong; None if nothing did."""
+    """The error of a call; None if there is none."""
     match outcome:
         case Failed(error=error):
             return error
@@ -90,7 +88,7 @@ def error_of(outcome: Outcome) -> BaseException | str | None:
 
 
 def judged(error: BaseException) -> Outcome:
-    """What an error means for the message."""
+    """The outcome that an error leads to."""
     if isinstance(error, Reject):
         return Rejected(error.reason)
     return Failed(error, error.delay_ms if isinstance(error, Retry) else None)

@@ -1,4 +1,4 @@
-"""``penstock worker --reload``: the worker in a child process, started anew when a source file changes.
+"""``penstock worker --reload``: the worker in a child process, restarted when a source file changes.
 
 A look at the files every half second, by their times and sizes: a project has
 hundreds, which takes a millisecond or two, and needs no library.  A change ends the

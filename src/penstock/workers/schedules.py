@@ -1,4 +1,4 @@
-"""Scheduled functions: a recurring message in the broker for each, and one only.
+"""Scheduled functions: exactly one recurring message in the broker for each.
 
 A function's topic, ``schedule.<app>.<function>``, is worked by one group, so each
 firing runs once over all processes, in one that is free; and it is kept if
@@ -27,7 +27,7 @@ logger = logging.getLogger("penstock.workers")
 
 
 async def register(broker: "AsyncBroker", function: WorkerFunction, recurring: CronSchedule) -> None:
-    """Make sure that the function's message comes at its times, and at no others."""
+    """Register the function's recurring message, and cancel those with other times."""
     await _prepare_topic(broker, function.topic, recurring)
     entries = await _entries(broker, function)
     if not any(_fits(entry, recurring) for entry in entries):

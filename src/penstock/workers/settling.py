@@ -37,12 +37,12 @@ class FunctionCall:
 
     @property
     def is_lost(self) -> bool:
-        """True if the broker has taken back all that the consumer held, such as by a restart or a seek."""
+        """True if all leases of the consumer have ended, such as by a restart or a seek."""
         return not self.message.settled and self.consumer.in_flight == 0
 
 
 class CallSettler:
-    """The answers of one function's calls."""
+    """Settles the messages of one function's calls."""
 
     def __init__(self, function: WorkerFunction, heard: Callable[[], None]) -> None:
         self._function = function
@@ -53,11 +53,11 @@ class CallSettler:
 
     @property
     def unacked(self) -> int:
-        """Calls that are done and not acked yet."""
+        """Calls that have finished and are not acked yet."""
         return len(self._done) + self._acking
 
     async def settle(self, call: FunctionCall, outcome: Outcome) -> None:
-        """Answer for a call; an ack is given soon."""
+        """Settle the message of a call; acks are sent together, shortly after."""
         self._log(call.message, outcome)
         if call.message.settled:  # The function has answered itself, or the group settles on delivery.
             return
@@ -72,13 +72,12 @@ class CallSettler:
                 await self._insist(call, lambda: call.consumer.reject(call.message, reason))
 
     async def ack_on(self) -> None:
-        """Ack what is done, again and again."""
+        """Ack finished calls, again and again."""
         while True:
             await self._wanted.wait()
             await self.ack_all()
 
     async def ack_all(self) -> None:
-        """Ack what is done now."""
         self._wanted.clear()
         done, self._done = self._done, []
         self._acking += len(done)
@@ -106,7 +105,7 @@ class CallSettler:
         name, attempts = self._function.name, self._function.settings.max_attempts
         match outcome:
             case Failed(error=Retry() as error):
-                logger.info("%s puts %s off: %s", name, message.id, error)
+                logger.info("%s retries %s later: %s", name, message.id, error)
             case Failed(error=error):
                 trace = error.__traceback__ and error.__traceback__.tb_next  # Without our own line.
                 logger.error(

@@ -1,4 +1,4 @@
-"""Where a function's messages come from: its consumer, with the topic and the schedule it needs.
+"""The consumer of a function, with the topic and the schedule that it needs.
 
 A broker that cannot be reached is tried again, for as long as it takes; a refusal that no waiting mends
 (a wrong setting, a group of another kind) is raised.
@@ -32,7 +32,7 @@ class Pauses:
         self.reset()
 
     def reset(self) -> None:
-        """It worked: the next wait is the first."""
+        """Start again with the shortest wait, after a success."""
         self._pause = PAUSE_FIRST
 
     async def wait(self) -> None:
@@ -51,7 +51,7 @@ class MessageSource:
         self._unreachable = LogThrottle(SAY_AGAIN_MS)
 
     async def open(self) -> "AsyncConsumer":
-        """The consumer, its topic and its schedule."""
+        """Open the consumer, its topic and its schedule."""
         pauses = Pauses()
         while True:
             try:
@@ -65,7 +65,7 @@ class MessageSource:
             await pauses.wait()
 
     async def close(self) -> None:
-        """Give back what has no answer."""
+        """Close the consumer and release unsettled messages."""
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
@@ -75,13 +75,13 @@ class MessageSource:
             logger.warning("%s: could not give back what it held: %s", self._function.name, error)
 
     def works(self) -> None:
-        """Messages came: the next trouble is reported at once."""
+        """Messages have arrived: the next failure is reported at once."""
         self._unreachable.reset()
 
     def report(self, error: PenstockError) -> None:
-        """Say that nothing can be taken, but not all the time."""
+        """Log that no messages can be received, but not each time."""
         if self._unreachable.allows(round(asyncio.get_running_loop().time() * 1000)):
-            logger.warning("%s cannot take messages, and tries again: %s", self._function.name, error)
+            logger.warning("%s cannot receive messages; trying again: %s", self._function.name, error)
 
     async def describe(self) -> GroupInfo:
         """The whole group, as the broker sees it."""
@@ -100,7 +100,7 @@ class MessageSource:
         return consumer
 
     async def _is_missing(self) -> bool:
-        """A worker may be there before its producer: then its consumer creates the topic."""
+        """Whether the topic is missing: a worker may start before its producer, and creates it then."""
         try:
             await self._broker.describe_topic(self._function.topic)
         except TopicNotFound:

@@ -49,8 +49,6 @@ class CallProgress:
 
 
 class StallDetector:
-    """Looks at one worker now and then."""
-
     def __init__(self, name: str, stall_warning_ms: int) -> None:
         self._name = name
         self._stall_warning_ms = stall_warning_ms
@@ -69,7 +67,7 @@ class StallDetector:
         return now_ms - self._quiet_since_ms >= self._stall_warning_ms
 
     def look(self, now_ms: int, progress: CallProgress, waiting: int, verdict: str = "") -> str | None:
-        """What to say of a worker while ``waiting`` messages could be delivered; None if all is well.
+        """The warning about a worker while ``waiting`` messages could be delivered; None if there is none.
 
         ``verdict`` is the broker's, about the whole group, and may say why nothing is delivered.
         """

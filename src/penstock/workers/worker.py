@@ -87,7 +87,7 @@ class Worker:
         self._finished = 0
 
     def stop(self) -> None:
-        """Take no more messages; ``run`` returns when the running calls are finished or out of time."""
+        """Receive no more messages; ``run`` returns when running calls have finished or time is up."""
         self._stopping.set()
 
     async def opened(self) -> None:
@@ -179,20 +179,20 @@ class Worker:
             self._go_on()
 
     def _ahead(self) -> int:
-        """How many messages to have at hand beside those that are worked on."""
+        """How many messages to hold in advance, beside those in progress."""
         if self._mean_ms is None:
             return 0
         calls = self._function.concurrency
         return min(AHEAD_MAX * calls, int(calls * AHEAD_S * 1000 / max(self._mean_ms, 1)))
 
     def _room(self, ahead: int) -> int:
-        """How many messages to ask for; none while more than half of those at hand are left."""
+        """How many messages to request; none while more than half of those held in advance are left."""
         held = len(self._ready) + len(self._running) + self._settler.unacked
         room = self._function.concurrency + ahead - held
         return room if room > ahead // 2 else 0
 
     def _go_on(self) -> None:
-        """Begin calls while there are slots; ask for more messages if there is room."""
+        """Start calls while there are slots; request more messages if there is room."""
         while self._ready and len(self._running) < self._function.concurrency:
             if self._stopping.is_set() and not self._ready[0].message.settled:
                 break  # It is released; unless it was settled on delivery and would be lost.
@@ -270,7 +270,7 @@ class Worker:
     # Beside the work.
 
     async def _keep(self) -> None:
-        """Extend the leases of what is held; one extension is for all messages of a lease."""
+        """Extend the leases of held messages; one extension is for all messages of a lease."""
         visibility_ms = self._function.settings.visibility_timeout_ms
         while True:
             await asyncio.sleep(visibility_ms / 1000 / KEEPS)

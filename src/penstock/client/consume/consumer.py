@@ -4,17 +4,18 @@ from typing import Any
 
 from penstock.client.consume.receiver import Receiver
 from penstock.client.consume.settling import RemoteSettler
+from penstock.client.consume.spanning import SpanningReceiver
 from penstock.client.work import work
-from penstock.model.message import Message
+from penstock.model.message import LeaseRun, Message
 from penstock.types import Duration
 
 
 class RemoteConsumer:
     """What the facade's consumer works with."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver | SpanningReceiver) -> None:
         self._receiver = receiver
-        self._answers = RemoteSettler(receiver)
+        self._answers = receiver if isinstance(receiver, SpanningReceiver) else RemoteSettler(receiver)
 
     @property
     def settler(self) -> Any:
@@ -72,6 +73,11 @@ class RemoteConsumer:
     async def commit(self) -> None:
         """Everything received so far is done."""
         await self._answers.commit()
+
+    @work
+    async def answered(self, runs: list[LeaseRun]) -> None:
+        """A transaction has settled these: they are not held any more."""
+        self._answers.answered(runs)
 
     @work
     async def close(self) -> None:

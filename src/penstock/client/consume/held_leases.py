@@ -37,7 +37,7 @@ class HeldLease:
 
     @property
     def alive(self) -> bool:
-        """Whether somebody can still answer."""
+        """Whether the program can still settle something."""
         return self.holder is not None and self.holder() is not None
 
 
@@ -78,14 +78,17 @@ class HeldLeases:
             if lease.left == 0:
                 del self._leases[key]
 
+    def holds(self, partition: int, number: int) -> bool:
+        return (partition, number) in self._leases
+
     def held(self) -> list[tuple[int, int]]:
-        """Partition and number of every lease that somebody still works on; the others are forgotten."""
+        """Partition and number of every lease that is still worked on; the others are forgotten."""
         for key in [key for key, lease in self._leases.items() if not lease.alive]:
             self.lose(key)
         return list(self._leases)
 
     def to_extend(self, now: float, visibility_s: float) -> list[tuple[int, int]]:
-        """Leases that somebody works on and that end before long."""
+        """Leases that are still worked on and end soon."""
         return [key for key in self.held() if self._leases[key].until - now < visibility_s * FRESH]
 
     def extend(self, keys: Iterable[tuple[int, int]], until: float) -> None:

@@ -72,7 +72,7 @@ class Receiver:
         self.stream = False
         self.group = request.group
         self.held_leases = HeldLeases(request.group)
-        self.lives = 0  # How often it had to begin anew.
+        self.lives = 0  # How often it had to be opened again without its leases.
         self.read: dict[int, int] = {}  # Stream groups: by partition, the offset after what the program got.
         self._request = request
         self._wrap = wrap
@@ -159,7 +159,7 @@ class Receiver:
         if (opened.kind == "stream") != self.stream:
             raise GroupKindMismatch(operation="consumer", kind=opened.kind, group=self.group)
         if not opened.resumed:
-            logger.info("consumer %s of %s began anew", self.identity, self.group)
+            logger.info("consumer %s of %s was opened again, without its leases", self.identity, self.group)
             self.lives += 1
             self.held_leases.clear()
             self._buffer.clear()
@@ -175,6 +175,12 @@ class Receiver:
         """The new connection is in use; what the old one was allowed to push is forgotten."""
         if self._waiting or self._buffer or self.held_leases.count:  # Else the next receive asks.
             self.ask_for_more(now=True)
+
+    def stop_receiving(self) -> None:
+        """Get nothing more; what the program works on can still be answered."""
+        self._prefetch = 0
+        self._buffer.clear()
+        self._late.clear()
 
     def end(self, error: PenstockError) -> None:
         """The server has closed it: its group or its topic is gone."""
@@ -212,6 +218,10 @@ class Receiver:
 
     async def receive(self, max_messages: Any, wait_ms: int) -> list[Any]:
         """Up to ``max_messages``, as soon as there is one; none after ``wait_ms``."""
+        return self.handed(await self.take(max_messages, wait_ms))
+
+    async def take(self, max_messages: Any, wait_ms: int) -> list[Any]:
+        """The same for a caller that does not hand them to the program at once."""
         self.check_open()
         if type(max_messages) is not int or max_messages < 1:
             whole_number("max_messages", max_messages, 1)
@@ -236,7 +246,7 @@ class Receiver:
                 messages = self._messages(batches[0]) if batches else []
                 for batch in batches[1:]:
                     messages += self._messages(batch)
-                return self._handed(messages)
+                return messages
             wait_ms = max(round((until - self._loop.time()) * 1000), 0)  # Another receive was called off.
 
     async def _ask_for(self, limit: int, wait_ms: int) -> bytes:
@@ -259,7 +269,7 @@ class Receiver:
             raise
 
     def _keep_late(self, body: bytes) -> None:
-        """An answer that nobody waits for any more."""
+        """A response that is not waited for any more."""
         until = self._loop.time() + self._visibility_ms / 1000 / 2  # Half of it is left for the work.
         self._late += [(until, batch) for batch in decode_received(body)]
 
@@ -292,8 +302,8 @@ class Receiver:
                 message.mark_settled()
         return messages
 
-    def _handed(self, messages: list[Any]) -> list[Any]:
-        """Note how far the program has got in a stream."""
+    def handed(self, messages: list[Any]) -> list[Any]:
+        """The program gets these now: note how far it is in a stream."""
         if self.stream:
             for message in messages:
                 self.read[message.partition] = message.offset + 1
@@ -333,7 +343,7 @@ class Receiver:
         buffer = self._buffer
         messages = [buffer.popleft() for _ in range(min(max_messages, len(buffer)))]
         self.ask_for_more()
-        return self._handed(messages)
+        return messages
 
     def ask_for_more(self, now: bool = False) -> None:
         """Let the server push what there is room for, when that is worth a frame."""
@@ -384,7 +394,7 @@ class Receiver:
         return decode_body(body, list[tuple[int, int]])
 
     async def heartbeat_stream(self) -> None:
-        """Stay a member, and hear which partitions to work on."""
+        """Stay a member, and learn the assigned partitions."""
         body = await self.session.call(
             "heartbeat",
             lambda correlation: encode_consumer(HEARTBEAT, correlation, self.current()),

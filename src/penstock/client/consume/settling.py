@@ -32,8 +32,8 @@ SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
 class ArrivedBefore:
     """The errors that mean that a nack or reject, sent again, had arrived before.
 
-    A lease that was kept for a client and is lost was given back, by the answer that came through.  But a
-    consumer that had to begin anew has lost all its leases: then nobody knows.
+    If the lease that the server kept for this client is gone, the first nack or reject has ended it.  But a
+    consumer that had to be opened again has lost all its leases: then the outcome is unknown.
     """
 
     def __init__(self, receiver: Receiver) -> None:
@@ -69,15 +69,15 @@ class RemoteSettler:
             if wired:
                 unanswer(messages)
                 raise
-            self._answered(runs)
+            self.answered(runs)
             raise
         except PenstockError:
             unanswer(messages)
             raise
         except BaseException:  # Cancelled: it is on its way, and stays answered.
-            self._answered(runs)
+            self.answered(runs)
             raise
-        self._answered(runs)
+        self.answered(runs)
 
     async def _ack(self, runs: list[LeaseRun]) -> None:
         wired = wire_runs(runs)
@@ -117,7 +117,7 @@ class RemoteSettler:
             done=ArrivedBefore(self._receiver),
         )  # fmt: skip
         message.mark_settled()
-        self._answered(runs)
+        self.answered(runs)
 
     async def reject(self, message: Any, reason: Any) -> None:
         """Bury the message now, whatever attempts it has left."""
@@ -134,7 +134,7 @@ class RemoteSettler:
             done=ArrivedBefore(self._receiver),
         )
         message.mark_settled()
-        self._answered(runs)
+        self.answered(runs)
 
     async def extend(self, message: Any, duration: Duration) -> None:
         """Give the message's lease a new deadline, counted from now."""
@@ -155,7 +155,7 @@ class RemoteSettler:
             try:
                 return await self._commit(offsets)
             except NotAssigned:
-                # A rebalance came in between: hear what is left, and leave out what is not.
+                # There was a rebalance: learn the new assignment, and leave out what was lost.
                 await self._receiver.heartbeat_stream()
                 if self._receiver.read.keys() >= offsets.keys():
                     raise
@@ -188,7 +188,8 @@ class RemoteSettler:
             raise refused(message)
         return [run_of(message)]
 
-    def _answered(self, runs: list[LeaseRun]) -> None:
+    def answered(self, runs: list[LeaseRun]) -> None:
+        """These have their answer: they are not kept any more, and there is room for others."""
         self._receiver.held_leases.answer(runs)
         self._receiver.ask_for_more()
 

@@ -57,8 +57,8 @@ class RemoteProducer:
         now_ms = self._publisher.server.clock.wall_ms()
         request = UnitsRequest(topic, metadata, [unit], self._turn, now_ms, numbers, self._codec)
         wait_ms = depth_wait_ms(metadata.settings)
-        body = await self._publisher.session.call("publish", request.encode, wait_ms=wait_ms)
-        outcome = only_outcome(body)
+        partition = request.batches[0].partition
+        outcome = only_outcome(await self._publisher.send_batch(request, "publish", partition, wait_ms))
         request.take_written(request.batches[0], outcome)
         self._turn += 1  # Only now: a repeat of the call must go to the same partition.
         receipt: Receipt = unit.receipts[0]

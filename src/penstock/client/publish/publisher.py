@@ -17,9 +17,10 @@ from typing import Any, Final, Literal
 
 from penstock.client.publish.requests import PublishRequest, only_outcome
 from penstock.client.publish.sender import Sender
+from penstock.client.publish.sending import send_through
 from penstock.client.publish.server_state import ServerState, depth_wait_ms
 from penstock.client.publish.units import OnReceipts, Unit, size_of
-from penstock.client.session import ClientSession
+from penstock.client.routing import OwnerRouting
 from penstock.clock import Clock
 from penstock.errors import Closed, InvalidValue, QueueFull
 from penstock.model.message import Receipt
@@ -35,7 +36,7 @@ BUFFER_BYTES_MAX: Final = 64 << 20  # Of all that was published and is not answe
 
 
 def acks_number(acks: Any) -> int:
-    """How far a publish must be, as the wire has it."""
+    """The number of an ``acks`` value on the wire."""
     number = ACKS.get(acks) if isinstance(acks, str) else None  # type: ignore[call-overload]
     if number is None:
         raise InvalidValue(name="acks", value=acks, why=f"use one of {', '.join(ACKS)}")
@@ -43,7 +44,7 @@ def acks_number(acks: Any) -> int:
 
 
 class Room:
-    """What a publish takes of the buffer; given back once, however often it is said."""
+    """What a publish takes of the buffer; ``give_back`` may be called more than once."""
 
     __slots__ = ("_publisher", "_taken", "size")
 
@@ -73,9 +74,9 @@ class Room:
 class Publisher:
     """All that one client publishes."""
 
-    def __init__(self, session: ClientSession, clock: Clock, linger_ms: int, random: Random) -> None:
-        self.session = session
-        self.server = ServerState(session, clock, random)
+    def __init__(self, routing: OwnerRouting, clock: Clock, linger_ms: int, random: Random) -> None:
+        self.session = routing.home
+        self.server = ServerState(routing, clock, random)
         self._linger_ms = linger_ms
         self._senders: dict[str, Sender] = {}
         self.buffer_bytes_max = BUFFER_BYTES_MAX
@@ -104,7 +105,7 @@ class Publisher:
         return future
 
     def publish(self, topic: Any, messages: list[Any], room: Room, acks: int, then: OnReceipts) -> None:
-        """Begin to publish what room was made for; ``then`` hears the end."""
+        """Begin to publish what room was made for; ``then`` is called with the outcome."""
         ended = give_back_and(room, then)
         if self.session.closing:
             ended([], Closed(what="broker"))
@@ -150,7 +151,7 @@ class Publisher:
         return sender.metadata
 
     async def append(self, topic: Any, partition: Any, batch: Any) -> Receipt:
-        """Append a batch that somebody else encoded; repeated if its producer has numbered it."""
+        """Append a batch that the program has encoded; retried if it has sequence numbers."""
         metadata = await self.server.metadata(topic)
         number = place(topic, -1 if partition is None else partition, None, metadata.settings.partitions)
         if type(batch) is not bytes:
@@ -158,13 +159,34 @@ class Publisher:
         request = PublishRequest(topic, metadata.version, ACKS_DURABLE, [(number, batch)])
         numbered = read_header(batch).producer_id >= 0
         wait_ms = depth_wait_ms(metadata.settings)
-        body = await self.session.call("append", request.encode, repeat=numbered, wait_ms=wait_ms)
-        outcome = only_outcome(body)
+        outcome = only_outcome(await self.send_batch(request, "append", number, wait_ms, repeat=numbered))
         repeat = outcome.state == DUPLICATE and request.tries == 1
         return Receipt(topic, number, outcome.offset, outcome.timestamp, None, repeat)
 
+    async def send_batch(
+        self, request: PublishRequest, operation: str, partition: int, wait_ms: int, *, repeat: bool = True
+    ) -> bytes:
+        """The answer to a request of one batch, from the owner of its partition if that can be asked."""
+        failed: Exception | None = None
+        target = self.server.target(request.topic, partition, request.version) if repeat else None
+        if target is not None:
+            here, request.version = request.version, target.version
+            routing = self.server.routing
+            answer = await routing.attempt(
+                target.session, request.topic, request.encode, self.session.deadline(), wait_ms
+            )
+            if isinstance(answer, bytes):
+                return answer
+            request.version, failed = here, answer
+            if failed is None:
+                request.tries = 0  # Nothing was done.
+        deadline = self.session.deadline()
+        return await send_through(
+            self.session, operation, request, deadline, wait_ms=wait_ms, failed=failed, repeat=repeat
+        )
+
     async def flush(self) -> None:
-        """Wait until everything published so far is answered, whatever the answers are."""
+        """Wait until every publish so far has a result, or an error."""
         loop = asyncio.get_running_loop()
         marks: list[asyncio.Future[None]] = []
         for sender in self._senders.values():

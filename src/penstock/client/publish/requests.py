@@ -77,6 +77,11 @@ class UnitsRequest(PublishRequest):
         self.unasked = 0  # How many requests that are not answered are before it.
         self.deadline = 0.0  # On the loop's clock.
         self.failed: Exception | None = None  # What became of a first try.
+        self.routed = False  # That was at the owner of its partition.
+
+    def share(self, batches: list[int], version: int) -> PublishRequest:
+        """Some of the batches, for a server that counts versions in its own way."""
+        return PublishRequest(self.topic, version, self.acks, [self._encoded[number] for number in batches])
 
     def take_written(self, batch: PublishBatch, outcome: PublishOutcome) -> None:
         """A batch is in the log: its numbers are used, and its units have their receipts."""

@@ -1,4 +1,4 @@
-"""What is published to one topic: what comes while a request is out becomes the next request.
+"""Publishes to one topic: messages that arrive while a request is in flight become the next request.
 
     queue ── take what fits ── encode, number ── PUBLISH ── receipts to each unit
       ^                                             │
@@ -12,12 +12,11 @@ producer id, because an unknown number must never be used for something else.
 
 With no time to linger, requests are as large as the round trip is long: a
 lone publisher waits for nothing, a hundred of them share.  After a request of
-one unit the next unit is taken for a lone one, too: it goes out in the call
-itself, without a task and a turn of the loop (``_dispatch``).  Whatever is not a
-plain success is then a task's business.
+one unit the next unit is sent in the call itself, without a task and a turn of
+the loop (``_dispatch``).  Anything but a plain success is then left to a task.
 
 A program's own thread may publish to the topic on another connection (``../direct.py``), with other numbers,
-while nothing is out here.  What that thread got no response to comes here, and is repeated.
+while nothing is in flight here.  If that thread gets no response, its request is repeated here.
 
 What a record batch cannot say (time to live, due time, dedup id) goes as
 PUBLISH_MESSAGES (``messages.py``).
@@ -30,15 +29,18 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.client.publish.messages import MessagesRequests
-from penstock.client.publish.requests import Numbers, UnitsRequest
+from penstock.client.publish.requests import Numbers, PublishRequest, UnitsRequest
+from penstock.client.publish.sending import send_through
 from penstock.client.publish.server_state import ServerState, depth_wait_ms
 from penstock.client.publish.units import REQUEST_RECORDS, PublishBatch, Unit, is_refusal, nobody, size_of
+from penstock.client.routing import ANSWER_S, Target
 from penstock.config.broker import TopicSettings
 from penstock.errors import (
     Closed,
     Forbidden,
     MessageTooLarge,
     MetadataStale,
+    NotOwner,
     Overloaded,
     PartitionNotFound,
     PenstockError,
@@ -53,10 +55,11 @@ from penstock.errors import (
     Unauthenticated,
 )
 from penstock.model.message import Receipt
-from penstock.model.placing import CODECS
+from penstock.model.placing import ANYWHERE, CODECS
 from penstock.wire.native import ACKS_NONE, REFUSED, UNASKED, PublishOutcome, decode_published
-from penstock.wire.native_bodies import Metadata, decode_error
+from penstock.wire.native_bodies import Metadata, decode_error, encode_error
 
+DEADLINE_SLACK_S: Final = 1.0  # A timer that is later than a request's deadline by less is not set again.
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
 FOR_ALL: Final = (  # Errors of every caller.
     TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed, Forbidden, QuotaExceeded,
@@ -110,12 +113,13 @@ class Sender:
         )
 
     def add(self, unit: Unit) -> None:
-        """Put a unit in line."""
+        """Queue a unit."""
         metadata = self.metadata
         if metadata is not None and not self._fits(unit, metadata.settings, fresh=False):
             return
         plain = bool(unit.messages) and not unit.special and unit.acks != ACKS_NONE
-        if metadata is not None and plain and self.idle:
+        split = unit.spread and self._session.node != 0  # Perhaps over several nodes.
+        if metadata is not None and plain and self.idle and not split:
             self._dispatch(unit, metadata)
             return
         self._queue.append(unit)
@@ -124,7 +128,7 @@ class Sender:
         self._look()
         self.go_on()
 
-    def repeat(self, request: UnitsRequest, failed: Exception) -> None:
+    def repeat(self, request: UnitsRequest, failed: Exception | None) -> None:
         """Send a request again that was perhaps written, or refused for now."""
         if self._session.closed:
             self._fail(request.units, self._session.unknown("publish"))
@@ -134,7 +138,7 @@ class Sender:
         self.go_on()
 
     def go_on(self) -> None:
-        """Send what is in line, unless something is out."""
+        """Send what is queued, unless a request is in flight."""
         if (self._repeats or self._queue) and not self.busy:
             self._task = self._session.own(self._work())
 
@@ -151,8 +155,13 @@ class Sender:
         try:
             unit.prepare(self.topic, metadata.settings)
         except PenstockError:
-            return None  # The queue's way looks once more, and says so.
+            return None  # The loop checks it again, and reports the error.
         return None if unit.special or unit.spread else unit
+
+    def next_partition(self, unit: Unit, metadata: Metadata) -> int:
+        """Where ``encoded`` will put the one batch of a unit, unless another thread is quicker."""
+        partition = ANYWHERE if unit.values is not None else unit.placed[0].partition
+        return (self._turn + 1) % metadata.settings.partitions if partition == ANYWHERE else partition
 
     def encoded(self, units: list[Unit], metadata: Metadata, numbers: Numbers) -> UnitsRequest:
         """The request of units that were prepared by these settings; in any thread."""
@@ -174,7 +183,7 @@ class Sender:
         return True
 
     async def _work(self) -> None:
-        """Send what is in line; before that, requests that were perhaps written."""
+        """Send requests that were perhaps written, and then what is queued."""
         units: list[Unit] = []
         try:
             while self._repeats or self._queue:
@@ -242,7 +251,7 @@ class Sender:
         return units
 
     def _look(self) -> None:
-        """Linger only while there is room for more, and nobody wants to see it done."""
+        """Linger only while there is room for more, and no flush waits."""
         if self._marks or self._bytes >= self._server.request_bytes:
             self._full.set()
         else:
@@ -291,19 +300,20 @@ class Sender:
 
     async def _deliver(self, request: UnitsRequest) -> None:
         """Send until there is an answer."""
+        failed, request.failed = request.failed, None
+        if failed is None and not request.routed:
+            targets = self._targets(request)
+            if targets:
+                await self._deliver_to_owners(request, targets)
+                return
         assert self.metadata is not None
         wait_ms = depth_wait_ms(self.metadata.settings)
-        failed, request.failed = request.failed, None
+        if request.routed:  # To a server that counts versions in its own way.
+            request.version = self.metadata.version
         while True:
             stale: MetadataStale | None = None
             try:
-                body = await self._session.call(
-                    "publish",
-                    request.encode,
-                    wait_ms=wait_ms,
-                    deadline=request.units[-1].deadline,
-                    failed=failed,
-                )
+                outcomes = await self._call(request, request.units[-1].deadline, wait_ms, failed)
             except MetadataStale as error:
                 stale = error  # Seen to below: compiled code that awaits here leaves its error to others.
             except PenstockError as error:
@@ -320,16 +330,97 @@ class Sender:
                 return
             request.version = self.metadata.version  # Perhaps written: the same bytes, to the same place.
         self._stale = 0
-        self._take_outcomes(request, decode_published(body)[0])
+        self._take_outcomes(request, outcomes)
+
+    async def _call(
+        self, request: PublishRequest, deadline: float, wait_ms: int, failed: Exception | None
+    ) -> list[PublishOutcome]:
+        session = self._session
+        body = await send_through(session, "publish", request, deadline, wait_ms=wait_ms, failed=failed)
+        return decode_published(body)[0]
+
+    # The owners of a cluster.
+
+    def _targets(self, request: UnitsRequest) -> dict[Target | None, list[int]]:
+        """The batches of a request by the server that they go to; none if that is home for all of them."""
+        if not self._session.node or self.metadata is None:
+            return {}
+        found: dict[Target | None, list[int]] = {}
+        for number, batch in enumerate(request.batches):
+            target = self._server.target(self.topic, batch.partition, self.metadata.version)
+            found.setdefault(target, []).append(number)
+        return {} if list(found) == [None] else found
+
+    async def _deliver_to_owners(
+        self, request: UnitsRequest, targets: dict[Target | None, list[int]]
+    ) -> None:
+        """To all of them at once; one that fails does not spoil what others have written."""
+        deadline = request.units[-1].deadline
+        shares = [self._deliver_share(request, target, targets[target], deadline) for target in targets]
+        answers = await asyncio.gather(*shares, return_exceptions=True)
+        outcomes: dict[int, PublishOutcome] = {}
+        for numbers, answer in zip(targets.values(), answers, strict=True):
+            if isinstance(answer, PenstockError):
+                request.tries += 1  # So that numbers that were perhaps used are given up.
+                answer = [PublishOutcome(0, 0, 0, REFUSED, encode_error(answer))] * len(numbers)
+            if isinstance(answer, BaseException):
+                raise answer
+            outcomes.update(zip(numbers, answer, strict=True))
+        self._stale = 0
+        self._take_outcomes(request, [outcomes[number] for number in sorted(outcomes)])
+
+    async def _deliver_share(
+        self, request: UnitsRequest, target: Target | None, batches: list[int], deadline: float
+    ) -> list[PublishOutcome]:
+        """Some batches to the owner of their partitions, and if that fails, through home."""
+        assert self.metadata is not None
+        wait_ms = depth_wait_ms(self.metadata.settings)
+        share = request.share(batches, self.metadata.version)
+        failed: Exception | None = None
+        if target is not None:
+            share.version = target.version
+            routing = self._server.routing
+            answer = await routing.attempt(target.session, self.topic, share.encode, deadline, wait_ms)
+            request.tries = max(request.tries, share.tries)
+            if isinstance(answer, bytes):
+                return _checked(decode_published(answer)[0], len(batches))
+            failed = answer
+            if failed is None:
+                share.tries = 0  # Nothing was done.
+        while True:
+            stale: MetadataStale | None = None
+            share.version = self.metadata.version
+            try:
+                outcomes = await self._call(share, deadline, wait_ms, failed)
+            except MetadataStale as error:
+                stale = error  # See above.
+            request.tries = max(request.tries, share.tries)
+            if stale is None:
+                return _checked(outcomes, len(batches))
+            failed = None
+            await self._refresh(stale)  # Its batches stay where they are: others may have been written.
 
     # A lone unit.
 
     def _dispatch(self, unit: Unit, metadata: Metadata) -> None:
         request = self._in_flight = self.encoded([unit], metadata, self._numbers)
-        request.deadline = unit.deadline + depth_wait_ms(metadata.settings) / 1000
-        if self._timer is None:
-            self._timer = self._session.at(request.deadline, self._check_deadline)
-        self._session.request(request.encode, partial(self._complete, request))
+        wait_s = depth_wait_ms(metadata.settings) / 1000
+        request.deadline = unit.deadline + wait_s
+        session = self._session
+        if session.node and len(request.batches) == 1:
+            target = self._server.target(self.topic, request.batches[0].partition, metadata.version)
+            if target is not None:
+                session, request.version = target
+                request.routed = True
+                request.deadline = min(request.deadline, self._session.after(ANSWER_S + wait_s))
+        if self._timer is None or self._timer.when() > request.deadline + DEADLINE_SLACK_S:
+            self._set_timer(request.deadline)
+        session.request(request.encode, partial(self._complete, request))
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._session.at(deadline, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """One timer for many requests: the one it was set for is usually complete."""
@@ -340,7 +431,7 @@ class Sender:
         if self._session.is_due(request.deadline):
             self._complete(request, b"", TimeoutError())
         else:
-            self._timer = self._session.at(request.deadline, self._check_deadline)
+            self._set_timer(request.deadline)
 
     def _complete(self, request: UnitsRequest, body: bytes, error: Exception | None) -> None:
         """The answer, or why there is none."""
@@ -361,7 +452,12 @@ class Sender:
             self.go_on()
         else:
             self._in_flight = None
-            self.repeat(request, error)
+            failed: Exception | None = error
+            if request.routed:
+                failed = self._server.routing.failed(self.topic, error)
+                if failed is None:
+                    request.tries = 0  # Nothing was done.
+            self.repeat(request, failed)
 
     async def _refresh(self, error: MetadataStale) -> None:
         self._stale += 1
@@ -394,6 +490,8 @@ class Sender:
                 request.take_written(batch, outcome)
                 continue
             error = decode_error(outcome.error)
+            if isinstance(error, NotOwner):
+                self._server.routing.doubt(self.topic)
             # If so, the server has lost our last numbers with what was not on disk.
             renumber = isinstance(error, SequenceOutOfOrder | ProducerFenced)
             if renumber or _is_spent(request, error):
@@ -413,7 +511,9 @@ class Sender:
         shared = len(batch.units()) > 1
         for unit, _, count in batch.owners:
             whole = count == len(unit.messages)
-            if whole and renumber and not unit.renumbered:
+            if whole and isinstance(error, NotOwner) and not self._session.is_due(unit.deadline):
+                again[unit] = None  # Nobody owned the partition for a while.
+            elif whole and renumber and not unit.renumbered:
                 unit.renumbered = True
                 again[unit] = None
             elif whole and shared and not renumber and is_refusal(error):
@@ -458,7 +558,7 @@ class Sender:
         self._fail(waiting, error)
 
     def _fail_all(self) -> None:
-        """The session is closed: nobody is left waiting."""
+        """The session is closed: everything queued ends with an error."""
         while self._repeats:
             self._fail(self._repeats.popleft().units, self._session.unknown("publish"))
         self._fail_queue(Closed(what="broker"))
@@ -466,6 +566,12 @@ class Sender:
     def _finish(self, units: list[Unit]) -> None:
         for unit in units:
             unit.finish()
+
+
+def _checked(outcomes: list[PublishOutcome], count: int) -> list[PublishOutcome]:
+    if len(outcomes) != count:
+        raise ProtocolViolation(why=f"{len(outcomes)} outcomes for {count} batches")
+    return outcomes
 
 
 def _is_spent(request: UnitsRequest, error: PenstockError) -> bool:

@@ -1,9 +1,9 @@
-"""What a publisher knows of its server: topic settings, producer ids and limits."""
+"""What a publisher knows of its servers: topic settings, producer ids, limits and owners."""
 
 from random import Random
 from typing import Any, Final
 
-from penstock.client.session import ClientSession
+from penstock.client.routing import OwnerRouting, Target
 from penstock.clock import Clock
 from penstock.config.broker import TopicSettings
 from penstock.types import missing_topic
@@ -16,8 +16,9 @@ REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip cos
 class ServerState:
     """Requested from one server, and shared by all senders to it."""
 
-    def __init__(self, session: ClientSession, clock: Clock, random: Random) -> None:
-        self.session = session
+    def __init__(self, routing: OwnerRouting, clock: Clock, random: Random) -> None:
+        self.routing = routing
+        self.session = session = routing.home
         self.clock = clock
         self.random = random
         assert session.welcome is not None, "it is connected"
@@ -26,6 +27,12 @@ class ServerState:
         self.unasked = 0  # How many requests were sent that are not answered,
         self.unasked_taken = 0  # and how many of them the server has: something behind them was answered.
         self._producer_id = -1  # The one that all senders begin with.
+
+    def target(self, topic: str, partition: int, version: int) -> Target | None:
+        """Where a publish goes; None: home, also while home has earlier publishes in flight."""
+        if self.unasked > self.unasked_taken:
+            return None
+        return self.routing.target(topic, partition, version)
 
     async def metadata(self, topic: Any) -> Metadata:
         if not isinstance(topic, str):
@@ -36,7 +43,7 @@ class ServerState:
         return decode_body(body, Metadata)
 
     async def new_producer_id(self) -> int:
-        """A producer id that nobody has used."""
+        """A new producer id."""
         body = await self.session.call(
             "publish", lambda correlation: frame(NEW_PRODUCER, correlation), changes=False
         )

@@ -49,7 +49,7 @@ class Unit:
         self.special = False  # The server must place it: a time to live, a due time, a dedup id.
         self.spread = False  # Its messages belong into several batches.
         self.alone = False  # It was refused with others, and is tried by itself.
-        self.renumbered = False  # It was encoded anew for another producer id.
+        self.renumbered = False  # It was encoded again for another producer id.
         self.receipts: list[Any] = []
         self.error: BaseException | None = None
 

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from penstock.client.exchange import ConnectionLost, Encode, Exchange, OnAnswer, Push, reason
-from penstock.client.url import ServerAddress
+from penstock.client.connections.exchange import ConnectionLost, Encode, Exchange, OnAnswer, Push, reason
+from penstock.client.connections.url import ServerAddress
 from penstock.errors import PenstockError, ServerUnreachable
 from penstock.transport.framed import FramedConnection
 from penstock.wire.native import PING, frame
@@ -43,7 +43,7 @@ class ClientConnection(FramedConnection):
     # For the session.
 
     def request(self, encode: Encode, then: OnAnswer) -> None:
-        """Send a request; ``then`` hears what became of it."""
+        """Send a request; ``then`` is called with its outcome."""
         if self.lost:
             then(b"", ConnectionLost(self._why))
             return

@@ -25,7 +25,7 @@ Push = Callable[[int, bytes], None]
 
 
 class ConnectionLost(Exception):  # noqa: N818 - as the others are named; it never leaves the client.
-    """The connection is gone; whether what was asked was done, nobody knows."""
+    """The connection is gone; whether the request was executed is unknown."""
 
 
 class Exchange:
@@ -39,7 +39,7 @@ class Exchange:
         self._correlation = UNASKED
 
     def request(self, encode: Encode, then: OnAnswer) -> bytes:
-        """The frame of a request, to be sent now; ``then`` hears what became of it."""
+        """The frame of a request, to be sent now; ``then`` is called with its outcome."""
         correlation = self._correlation = self._correlation % UINT32_MAX + 1
         frame_bytes = encode(correlation)
         if len(frame_bytes) > self.frame_bytes_max + HEADER_BYTES:
@@ -69,14 +69,14 @@ class Exchange:
         return len(frames)
 
     def lose(self, why: str) -> None:
-        """The connection has ended: tell everyone who waits."""
+        """The connection has ended: all requests in flight end with an error."""
         waiting, self._waiting = self._waiting, {}
         for then in waiting.values():
             then(b"", ConnectionLost(why))
 
 
 def reason(error: Exception) -> str:
-    """An error of the operating system in its own words, without the numbers around them."""
+    """The message of an operating system error, without its number."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     if isinstance(error, OSError) and error.strerror:  # Of names that cannot be looked up.
