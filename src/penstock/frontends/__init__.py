@@ -1,1 +1,1 @@
-"""The protocols through which other processes reach a broker.  No front end imports another."""
+"""The listeners of a server.  No front end imports another, except that SQS is served over the HTTP one."""

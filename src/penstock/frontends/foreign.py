@@ -40,12 +40,12 @@ def is_tls(data: bytes) -> bool:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a connection begins with something that is no line of text."""
+    """Whether a connection begins with bytes that are not a line of text."""
     return bool(data) and data[0] < 0x20 and data[0] not in _SPACE
 
 
 def spoken(data: bytes) -> str:
-    """What a connection seems to speak, for an error message."""
+    """The protocol that a connection seems to use, for an error message."""
     if is_http(data):
         return "HTTP"
     if is_tls(data):
@@ -54,14 +54,14 @@ def spoken(data: bytes) -> str:
 
 
 def http_refusal(port: str) -> bytes:
-    """A whole HTTP response for a request that was sent to the port of another protocol."""
+    """A complete HTTP response to a request that was sent to the port of another protocol."""
     return http_answer(
         f"This is the {port} port of Penstock, which does not speak HTTP. The HTTP API is on listen.http."
     )
 
 
 def http_answer(sentence: str) -> bytes:
-    """A whole HTTP response that refuses a request, whatever it was."""
+    """A complete HTTP response that refuses any request."""
     text = f"{sentence}\n"
     head = (
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"

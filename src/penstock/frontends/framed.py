@@ -75,11 +75,11 @@ class ServerConnection(FramedConnection):
         raise NotImplementedError
 
     def stop_waiting(self) -> None:
-        """Answer the requests that wait for something, and begin no such wait: the connection drains."""
+        """Answer the requests that wait for something, and begin no further wait: the connection drains."""
         raise NotImplementedError
 
     def last_words(self, error: PenstockError) -> bytes:
-        """The answer that says why the connection is closed; empty if the protocol has none."""
+        """The last response, which says why the connection is closed; empty if the protocol has none."""
         raise NotImplementedError
 
     def lost(self) -> None:
@@ -144,20 +144,20 @@ class ServerConnection(FramedConnection):
         self._splitter.limit = self._listener.frame_bytes_max
 
     def refuse(self, error: PenstockError) -> None:
-        """End the connection because of what it sent, or because there is no room for it."""
+        """Close the connection because of an invalid request, or because a limit is reached."""
         self._forget_unfinished()
         self._listener.refused(self.peer, error)
         self.end(self.last_words(error))
 
     def drain(self) -> None:
-        """Answer what was read, then close."""
+        """Answer requests that were read, then close."""
         self._draining = True
         self.stop_waiting()
         self._set_reading()
         self._end_if_drained()
 
     def end(self, last_words: bytes = b"") -> None:
-        """Send this and close; what arrives from now on is discarded."""
+        """Send this and close; input from now on is discarded."""
         transport = self._transport
         if self._ending or transport is None:
             return
@@ -179,7 +179,7 @@ class ServerConnection(FramedConnection):
 
     @property
     def buffered(self) -> int:
-        """Bytes kept for this connection, both ways."""
+        """Bytes buffered for this connection, in both directions."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         waiting = sum(len(body) for _, body in self._frames)
         return self._splitter.buffered + waiting + sum(map(len, self._out)) + unsent
@@ -231,7 +231,7 @@ class FramedListener(Generic[ConnectionT]):
         self._refusals = Refusals(name)
 
     async def drain(self) -> None:
-        """Answer what was read, and close every connection."""
+        """Answer requests that were read, and close every connection."""
         await self.connections.drain()
         self._refusals.close()
 
@@ -255,5 +255,5 @@ class FramedListener(Generic[ConnectionT]):
 
     def _end_unless_known(self, connection: ConnectionT) -> None:
         if not connection.known:
-            error = Unauthenticated(why=f"nobody has logged in within {LOGIN_S:g} seconds")
+            error = Unauthenticated(why=f"there was no login within {LOGIN_S:g} seconds")
             connection.end(connection.last_words(error))

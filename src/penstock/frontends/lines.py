@@ -34,7 +34,7 @@ class LineTooLong(Exception):  # noqa: N818 - it reads better, and never leaves 
 
 
 class NotLines(Exception):  # noqa: N818 - the same.
-    """The connection begins with something that is no line of text."""
+    """The connection begins with bytes that are not a line of text."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(spoken(data))
@@ -95,7 +95,7 @@ class LineConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the other side has gone."""
+        """Whether the client has disconnected."""
         return self._gone.is_set()
 
     async def read_line(self) -> bytes | None:
@@ -106,7 +106,7 @@ class LineConnection(asyncio.Protocol):
         return line
 
     async def read_lines(self, count_max: int) -> list[bytes]:
-        """The next line and those that have arrived behind it; none if there are no more."""
+        """The next line and all others that have arrived; none if there are no more."""
         first = await self.read_line()
         lines = [] if first is None else [first]
         try:
@@ -117,7 +117,7 @@ class LineConnection(asyncio.Protocol):
         return lines
 
     def _take(self) -> bytes | None:
-        """The next line, if all of it has arrived."""
+        """The next line, if it is complete."""
         if not self._begun and self._buffer:
             self._begun = True
             if is_binary(bytes(self._buffer[:1])):
@@ -137,16 +137,16 @@ class LineConnection(asyncio.Protocol):
         return line.removesuffix(b"\r")
 
     def write(self, data: bytes) -> None:
-        """Send, now or as soon as the client reads."""
+        """Send now, or as soon as the client reads."""
         if not self._transport.is_closing():  # uvloop raises where one writes to a peer that has gone.
             self._transport.write(data)
 
     async def drained(self) -> None:
-        """Return when the client has read enough, or has gone."""
+        """Return when the client has read enough or has disconnected."""
         await self._writable.wait()
 
     def end_input(self) -> None:
-        """Take no more input; what has arrived is still there."""
+        """Stop reading; input that has arrived is still processed."""
         self._ended = True
         if self._leaving:
             self._transport.close()
@@ -159,7 +159,7 @@ class LineConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     async def last_words(self, data: bytes) -> None:
-        """Send, and listen no more, in the middle of the client's input.
+        """Send a last response and ignore all further input.
 
         To close with unread input would throw away what was just sent, so the
         rest of the input is read and dropped until the client closes.
@@ -169,7 +169,7 @@ class LineConnection(asyncio.Protocol):
         self.write(data)
         if self._transport.is_closing():
             return
-        if not self._transport.can_write_eof():  # TLS cannot close one side, and lingers by itself.
+        if not self._transport.can_write_eof():  # TLS cannot close one side, and lingers itself.
             await self.close()
             return
         try:
@@ -182,7 +182,7 @@ class LineConnection(asyncio.Protocol):
         await self._until_gone()
 
     async def close(self) -> None:
-        """Close when everything is sent; cut the connection if the client does not read it."""
+        """Close when everything is sent; abort the connection if the client does not read."""
         self._transport.close()
         await self._until_gone()
 
@@ -218,7 +218,7 @@ class LineListener:
         raise NotImplementedError
 
     def begin(self, connection: LineConnection) -> None:
-        """A connection was made: it gets a task."""
+        """Start the task of a new connection."""
         self._tasks[connection] = asyncio.get_running_loop().create_task(self._serve(connection))
         if self._draining:  # It was accepted in the same moment.
             connection.end_input()
@@ -245,7 +245,7 @@ class LineListener:
             del self._tasks[connection]
 
     async def drain(self) -> None:
-        """Do what has arrived, answer it, and close every connection."""
+        """Execute and answer the lines that have arrived, then close every connection."""
         self._draining = True
         for connection in self._tasks:
             connection.end_input()
@@ -253,7 +253,7 @@ class LineListener:
             await asyncio.wait(self._tasks.values())
 
     def abort(self) -> None:
-        """Cut what is still open."""
+        """Close at once what is still open."""
         for connection, task in self._tasks.items():
             connection.abort()
             task.cancel()

@@ -1,4 +1,4 @@
-"""What the server and its front ends agree on.
+"""The interface between the server and its front ends.
 
 A front end is a ``Listener``: it makes a protocol for each connection and
 knows how to end them all.  The server (``serve.py``) owns the sockets: it binds
@@ -29,7 +29,7 @@ class Listener(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Nothing new is accepted: answer what was read, then close every connection.
+        """Nothing new is accepted: answer requests that were read, then close every connection.
 
         The server gives up waiting for it at its deadline, by cancelling.
         """
@@ -42,10 +42,10 @@ class Listener(Protocol):
 
 @runtime_checkable
 class BindingListener(Protocol):
-    """A front end whose library opens its own sockets, and accepts by itself."""
+    """A front end whose library opens its own sockets and accepts connections itself."""
 
     async def listen(self, reserved: socket.socket, tls: TlsSettings) -> None:
-        """Serve the address of this bound socket, and close it; ``OSError`` if that cannot be done."""
+        """Serve the address of this bound socket, and close the socket; ``OSError`` if that fails."""
         ...
 
     async def drain(self) -> None:
@@ -65,7 +65,7 @@ class Connections:
         self.count = 0
 
     def enter(self) -> None:
-        """One more; ``Overloaded`` if there is no room for it, and then it must not ``leave``."""
+        """Count a connection; ``Overloaded`` at the limit, and then it must not ``leave``."""
         if self.count >= self._limit:
             raise Overloaded(what="connections", limit=self._limit)
         self.count += 1
@@ -76,10 +76,10 @@ class Connections:
 
 
 class DrainableConnection(Protocol):
-    """A connection, to its listener."""
+    """The part of a connection that its listener uses."""
 
     def drain(self) -> None:
-        """Answer what was read, then close."""
+        """Answer requests that were read, then close."""
         ...
 
     def abort(self) -> None: ...
@@ -114,7 +114,7 @@ class OpenConnections(Generic[ConnectionT]):
         self._left.set()
 
     async def drain(self) -> None:
-        """Let every connection answer what it has read, and close; return when the last is gone."""
+        """Let every connection answer what it has read, and close; return when the last is closed."""
         self._draining = True
         for connection in list(self.open):
             connection.drain()
@@ -123,6 +123,6 @@ class OpenConnections(Generic[ConnectionT]):
             await self._left.wait()
 
     def abort(self) -> None:
-        """Cut whatever is still open."""
+        """Close at once whatever is still open."""
         for connection in list(self.open):
             connection.abort()

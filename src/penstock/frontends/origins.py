@@ -1,14 +1,14 @@
-"""Which web pages may use the API: a browser sends requests for any page that somebody looks at.
+"""Which web pages may use the API: any web page can make the browser call this server.
 
-A program that sends a request knows a key, or is on a machine that may.  A page
-knows nothing, and is in a browser that is on such a machine.  So what a browser says
-about the page is looked at; of this, programs say the host alone:
+A program that sends a request has a key, or runs on a trusted machine.  A page has
+neither, but may be open in a browser on such a machine.  So the headers by which a
+browser identifies the page are checked; of these, programs send only the host:
 
     Host            while no login is asked for: an address, localhost, the name that is listened
                     on, or one of ``http.hosts``.  A page whose own name was made to lead here
                     (DNS rebinding) has another.
     Origin,         the page is one of this server, or its origin is in ``http.cors_origins``.
-    Sec-Fetch-Site  Without an origin (a link, an image) a request may look, and not take anything.
+    Sec-Fetch-Site  Without an origin (a link, an image) a request may read, and change nothing.
 
 The HTTP API and the status page both ask this module.  CORS itself, which lets pages of those origins read
 the answers, is Starlette's (``http/cors.py``).
@@ -23,13 +23,13 @@ from penstock.errors import HostNotAllowed, OriginNotAllowed
 
 EVERY: Final = "*"
 LOCAL: Final = "localhost"
-OWN: Final = (b"same-origin", b"none")  # Sites: a page of this server; somebody has typed the address.
+OWN: Final = (b"same-origin", b"none")  # Sites: a page of this server; the user has typed the address.
 KNOWN_MAX: Final = 1000  # Hosts that are remembered as allowed.
-SHOWN_LENGTH_MAX: Final = 200  # Of what somebody sent, in an error.
+SHOWN_LENGTH_MAX: Final = 200  # Of a header that a client sent, in an error.
 
 
 class Origins:
-    """What one listener has to say about hosts and origins."""
+    """The allowed hosts and origins of one listener."""
 
     def __init__(self, settings: HttpSettings, listening: str, *, authentication: bool) -> None:
         self.cors = settings.origins
@@ -40,7 +40,7 @@ class Origins:
         self._known: set[bytes | None] = {None}  # Browsers always say it.
 
     def check(self, headers: Mapping[bytes, bytes], *, looks: bool) -> None:
-        """Refuse a request that a page must not make; ``looks``: it takes and changes nothing."""
+        """Refuse a request that a page must not make; ``looks``: it only reads."""
         host = headers.get(b"host")
         if self._check_hosts and host not in self._known:
             self._check_host(host or b"")
@@ -70,7 +70,7 @@ def host_name(host: bytes) -> str:
 
 
 def _is_address(name: str) -> bool:
-    """Whether it is no name, which could be made to lead anywhere."""
+    """Whether it is an address: a name could be resolved to any address (DNS rebinding)."""
     try:
         ip_address(name)
     except ValueError:

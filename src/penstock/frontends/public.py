@@ -10,13 +10,13 @@ _OF_A_TOPIC: Final = re.compile(r"(?:^|/)(topics/[^/]+/(?:\d+|intents)(?:/.*)?)$
 
 
 def public(error: PenstockError) -> PenstockError:
-    """The error as anybody may see it: paths begin within the data directory."""
+    """The error as clients may see it: paths are relative to the data directory."""
     if isinstance(error, CorruptionError | DiskFull | StorageFailed):
         return type(error)(**{**error.facts, "path": within_data(error.path)})
     return error
 
 
 def within_data(path: str) -> str:
-    """A path of a file as it is within the data directory."""
+    """A path relative to the data directory."""
     found = _OF_A_TOPIC.search(path)
     return found[1] if found else "/".join(path.split("/")[-2:])

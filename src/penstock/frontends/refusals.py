@@ -1,4 +1,4 @@
-"""The log lines about connections that were refused: a few in full, the rest as a number.
+"""Logs refused connections: a few in full, the rest as a count.
 
 A port that other machines reach is scanned all the time, and a fuzzer opens hundreds of connections in a
 second.  One line for each would fill the disk and hide everything else in the log.  So each listener logs

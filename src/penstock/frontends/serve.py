@@ -44,7 +44,7 @@ from penstock.config.server import (
     is_loopback,
     shown,
 )
-from penstock.errors import AddressUnusable
+from penstock.errors import AddressUnusable, OutcomeUnknown
 from penstock.frontends.listener import BindingListener, Connections, Listener
 from penstock.frontends.security.accepting import TlsAcceptor
 from penstock.frontends.security.gateway import AuthGateway
@@ -62,6 +62,8 @@ KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT",
 FLUSH_SHARE: Final = 0.2  # Of the stop's time, what is left for the disk if clients do not let go.
 STORAGE_CHECK_S: Final = 1.0  # How often to look whether the data directory is still there.
 FIRST_KEY: Final = "first-admin"
+FIRST_KEY_LOOKS: Final = 100  # Whether another node of the cluster has made it, ...
+FIRST_KEY_LOOK_S: Final = 0.05  # ... and how far apart.
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
 
 logger = logging.getLogger("penstock")
@@ -69,19 +71,19 @@ logger = logging.getLogger("penstock")
 Addresses = Mapping[str, tuple[str, int]]  # By listener: host and port.
 
 
-class Membership(Protocol):
+class ServerMembership(Protocol):
     """What makes a server a node of a cluster (``penstock.cluster``)."""
 
     on_end: Callable[[], None]  # Called when it is not a member any more: the server must stop.
 
     async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
-        """Join, and return the broker."""
+        """Join the cluster, and return the broker."""
 
     async def leave(self) -> None:
-        """Hand over what this node owns."""
+        """Hand over the partitions that this node owns."""
 
     async def close(self) -> None:
-        """Let go of everything else, after the broker is closed."""
+        """Release everything else, after the broker is closed."""
 
 
 class Server:
@@ -93,7 +95,7 @@ class Server:
         broker: EmbeddedAsyncBroker,
         sockets: dict[str, socket.socket],
         tls: ssl.SSLContext | None = None,
-        membership: Membership | None = None,
+        membership: ServerMembership | None = None,
     ) -> None:
         self.membership = membership
         self.config = config
@@ -109,14 +111,14 @@ class Server:
         self._accepting: list[asyncio.Server | TlsAcceptor] = []
         self._watching: asyncio.TimerHandle | None = None
         self._watchdog = Watchdog(broker.operations.lag, broker.on_work)
-        broker.operations.connections = lambda: self.connections.count
-        broker.operations.tasks = lambda: len(asyncio.all_tasks())
+        broker.operations.server_counts.connections = lambda: self.connections.count
+        broker.operations.server_counts.tasks = lambda: len(asyncio.all_tasks())
 
     @classmethod
     async def open(
-        cls, config: ServerConfig, *, own_process: bool = False, membership: Membership | None = None
+        cls, config: ServerConfig, *, own_process: bool = False, membership: ServerMembership | None = None
     ) -> Self:
-        """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind.
+        """Bind, open the broker, accept; if one of these fails, nothing is left behind.
 
         ``own_process``: nothing else runs in it, so the garbage collector is the server's to control.
         """
@@ -154,7 +156,9 @@ class Server:
                 raise
             undo.pop_all()
         if tls is None and not all(is_loopback(host) for host, _ in server.addresses.values()):
-            logger.warning("what other machines send, keys too, is not encrypted; see tls.certificate")
+            logger.warning(
+                "connections of other machines, with their keys, are not encrypted; see tls.certificate"
+            )
         return server
 
     def _listener(self, name: str) -> Listener | BindingListener:
@@ -194,9 +198,21 @@ class Server:
         return made
 
     async def _make_first_key(self) -> None:
-        """Without it no one could log in to create one."""
-        if self.gateway.required and not self.broker.operations.access.has_admin:
+        """Create the first admin key, without which no key could be created.
+
+        Another node may create it at the same moment.
+        """
+        access = self.broker.operations.access
+        if not self.gateway.required or access.has_admin:
+            return
+        try:
             self.first_key = await self.broker.create_key(FIRST_KEY, [Grant(role="admin")])
+        except OutcomeUnknown:
+            for _ in range(FIRST_KEY_LOOKS):
+                if access.has_admin:
+                    return
+                await asyncio.sleep(FIRST_KEY_LOOK_S)
+            raise
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -239,13 +255,13 @@ class Server:
             await self.membership.close()
 
     async def _drain(self, deadline: float) -> None:
-        """Every listener answers what it has read, and closes; what is left at the deadline is cut."""
+        """Every listener answers what it has read, and closes; the deadline aborts what is left."""
         drains = [listener.drain() for listener in self._listeners.values()]
         try:
             async with asyncio.timeout_at(deadline):
                 for fault in await asyncio.gather(*drains, return_exceptions=True):
                     if fault is not None:
-                        logger.error("a listener did not end well", exc_info=fault)
+                        logger.error("a listener failed while it was closed", exc_info=fault)
         except TimeoutError:
             logger.warning("cutting %d connections that did not end in time", self.connections.count)
         for listener in self._listeners.values():
@@ -262,9 +278,9 @@ def run(
     config: ServerConfig,
     ready: Callable[[Addresses, str | None], None],
     stopping: Callable[[], None] = lambda: None,
-    membership: Callable[[], Membership] | None = None,
+    membership: Callable[[], ServerMembership] | None = None,
 ) -> None:
-    """Serve until a signal, or until a node is not a member of its cluster any more.
+    """Serve until a signal, or until this node is no longer a member of its cluster.
 
     ``ready`` is called with the addresses, and the first key if this start has made one, as soon as
     connections are accepted; ``stopping`` in a thread when the end has come, and the broker serves until it
@@ -298,7 +314,7 @@ async def _serve(
     ready: Callable[[Addresses, str | None], None],
     stopping: Callable[[], None],
     stop: asyncio.Event,
-    membership: Callable[[], Membership] | None,
+    membership: Callable[[], ServerMembership] | None,
 ) -> None:
     member = None if membership is None else membership()
     if member is not None:
@@ -334,13 +350,13 @@ async def open_broker(data: str | None, settings: BrokerConfig, *, own_process: 
 
 
 def listening(config: ServerConfig, name: str) -> str:
-    """The configured host of a listener, which is a name of this server."""
+    """The configured host of a listener."""
     host, _ = address(name, getattr(config.listen, name)) or (LOCALHOST, 0)
     return host
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop of uvloop where it is installed; None is Python's own."""
+    """The loop of uvloop if it is installed; None: asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -372,14 +388,14 @@ def bound(name: str, host: str, port: int) -> socket.socket:
 
 
 def unusable(name: str, endpoint: tuple[Any, ...], error: OSError) -> AddressUnusable:
-    """Why a listener cannot listen, with the setting to change."""
+    """The error of a listener that cannot listen, with the setting to change."""
     return AddressUnusable(
         listener=name, address=shown(endpoint[0], endpoint[1]), why=(error.strerror or str(error)).lower()
     )
 
 
 def connections_max(wanted: int, files_max: int) -> int:
-    """So many connections, or as many as the system leaves descriptors for beside the files of logs."""
+    """The configured limit, or as many as descriptors are left beside the files of logs."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     left = max(soft - files_max - FILES_SPARE, CONNECTIONS_MIN)
     if soft == resource.RLIM_INFINITY or wanted <= left:
@@ -395,7 +411,7 @@ def connections_max(wanted: int, files_max: int) -> int:
 
 
 def raise_file_limit(wanted: int) -> None:
-    """Let this process have as many open files as it may need, if the system lets it."""
+    """Raise the limit of open files, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted and soft != resource.RLIM_INFINITY:
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -29,4 +29,4 @@ def notify(state: str, environ: Mapping[str, str]) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as made:
             made.sendto(state.encode(), address)
     except OSError as error:
-        logger.warning("the service manager could not be told %s: %s", state, error)
+        logger.warning("could not notify the service manager of %s: %s", state, error)

@@ -21,7 +21,7 @@ from penstock.clock import stopwatch_ns, work_ns
 
 BEAT_S: Final = 0.05
 BUSY_MS: Final = 250  # Five times what clients may notice: what is logged is worth to be looked into.
-IDLE_MS: Final = 1  # Who has worked less between two beats has nothing to do.
+IDLE_MS: Final = 1  # With less work than this between two beats, the loop is idle.
 LOGGED_EVERY_MS: Final = 10_000
 
 logger = logging.getLogger("penstock")
@@ -32,7 +32,7 @@ Sleep = Callable[[Callable[[], None] | None], None]
 class Watchdog:
     """Watches the loop that it is started on.
 
-    ``sleep`` is told what to call when work begins; without it the watchdog never sleeps.
+    ``sleep`` gets the function to call when work begins; without it the watchdog never sleeps.
     """
 
     def __init__(self, lag: Lag, sleep: Sleep | None = None) -> None:
@@ -65,7 +65,7 @@ class Watchdog:
         self.busy_ms = max(self.busy_ms, busy_ms)
         if busy_ms > BUSY_MS and (self._logged_ms is None or now_ms - self._logged_ms > LOGGED_EVERY_MS):
             self._logged_ms = now_ms
-            logger.warning("the event loop was busy for %d ms without a break; nobody was served", busy_ms)
+            logger.warning("the event loop was busy for %d ms without a break; no client was served", busy_ms)
         if self._sleep is not None and busy_ms < IDLE_MS:
             self._timer = None
             self._sleep(self.start)

@@ -7,6 +7,7 @@ const TODO = {
   TOPIC_NOT_FOUND: "It may have been deleted. You can create topics on the Topics page.",
   GROUP_NOT_FOUND: "It may have been deleted. A group is created when its first consumer connects.",
   VALUE_INVALID: "",
+  QUERY_INVALID: "",
 };
 
 const FOR_PROGRAMS = /; (create it first|the first consumer of a group).*$/;
@@ -21,7 +22,17 @@ export class Problem extends Error {
 }
 
 export async function ask(method, path, body) {
-  const headers = {};
+  const answer = await send(method, path, body);
+  return answer.status === 204 ? null : answer.json();
+}
+
+// A query, whose result comes as the given media type; a signal cancels it.
+export const run = (query, limit, timeout, accept, signal) =>
+  send("POST", "/v1/sql", { query, limit, timeout }, { accept, signal });
+
+// The response, unless it is an error.
+async function send(method, path, body, { accept, signal } = {}) {
+  const headers = accept ? { accept } : {};
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET") headers["x-penstock-guard"] = guard ?? "page";
   let answer;
@@ -29,19 +40,24 @@ export async function ask(method, path, body) {
     answer = await fetch(path, {
       method,
       headers,
+      signal,
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Problem({ code: "UNREACHABLE", detail: "The server is not responding.", do: "", status: 0 });
+    throw new Problem({
+      code: "UNREACHABLE",
+      detail: "The server is not responding.",
+      do: "",
+      status: 0,
+    });
   }
-  if (answer.status === 204) return null;
+  if (answer.ok) return answer;
   const text = await answer.text();
-  const data = text ? JSON.parse(text) : null;
-  if (!answer.ok)
-    throw new Problem(
-      data ?? { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status },
-    );
-  return data;
+  throw new Problem(
+    text
+      ? JSON.parse(text)
+      : { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status },
+  );
 }
 
 export const get = (path) => ask("GET", path);

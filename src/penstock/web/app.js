@@ -20,6 +20,7 @@ import { Missing } from "./pages/missing.js";
 import { overviewPage } from "./pages/overview.js";
 import { pipelinesPage } from "./pages/pipelines.js";
 import { schedulesPage } from "./pages/schedules.js";
+import { belongTo, sqlPage } from "./pages/sql.js";
 import { topicPage } from "./pages/topic.js";
 import { topicsPage } from "./pages/topics.js";
 import { Search } from "./search.js";
@@ -39,6 +40,7 @@ const ROUTES = [
   [/^dead-letters$/, deadLettersPage],
   [/^schedules$/, schedulesPage],
   [/^pipelines$/, pipelinesPage],
+  [/^sql$/, sqlPage],
   [/^cluster$/, clusterPage],
 ];
 
@@ -73,11 +75,14 @@ function find() {
 }
 
 async function open() {
+  belongTo(app.visitor.name);
   app.page = find();
   app.problem = app.missing = null;
   app.updated = null;
   document.title = `${app.page.title} · Penstock`;
   redraw();
+  // On narrow screens the pages are in one row that scrolls.
+  document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   await refresh();
   scrollTo(0, 0);
 }

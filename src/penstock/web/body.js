@@ -1,27 +1,71 @@
 // Renders the value of a message: JSON indented and highlighted, other text as it is, binary data as a hex dump.
+// A value that the broker has decoded (`decode=true`) is JSON, too, with its schema and a switch to the raw bytes.
 // Values are untrusted, so they only ever become text nodes.
 
 import { h } from "./dom.js";
 import { bytes } from "./format.js";
+import { button } from "./widgets.js";
 
 const SHOWN_MAX = 20_000; // Characters; more would slow the page down.
+const KINDS = { AVRO: "Avro", JSON: "JSON Schema", PROTOBUF: "Protobuf" };
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
 // One line.
 export function preview(message) {
-  if (message.text !== undefined) return message.text.slice(0, 200).replace(/\s+/g, " ");
+  const text = message.decoded?.text ?? (isText(message) ? message.text : undefined);
+  if (text !== undefined) return text.slice(0, 200).replace(/\s+/g, " ");
   if (message.value === null) return "tombstone";
-  return `binary, ${bytes(decoded(message.value).length)}`;
+  const what = `binary, ${bytes(size(message))}`;
+  return message.decoded ? `${what}, not decoded` : what;
 }
 
 export function size(message) {
-  if (message.text !== undefined) return new TextEncoder().encode(message.text).length;
-  return message.value === null ? 0 : decoded(message.value).length;
+  return message.value === null ? 0 : raw(message).length;
+}
+
+// Whether a value begins like one that names a schema (Confluent's wire format).
+export function namesSchema(message) {
+  return message.value !== null && !isText(message) && raw(message)[0] === 0;
+}
+
+// `shown.raw` is the state of the switch, for all messages of a page.
+export function body(message, shown, redraw) {
+  if (!message.decoded) return whole(message);
+  const { text, problem } = message.decoded;
+  const option = (label, isRaw) =>
+    button(
+      label,
+      () => {
+        shown.raw = isRaw;
+        redraw();
+      },
+      { "aria-pressed": String(Boolean(shown.raw) === isRaw) },
+    );
+  return [
+    h(
+      "div",
+      { class: "decoded-head" },
+      h("span", { class: "note" }, schemaOf(message.decoded)),
+      text !== undefined &&
+        h(
+          "div",
+          { class: "switch", role: "group", "aria-label": "Value" },
+          option("Decoded", false),
+          option("Raw bytes", true),
+        ),
+    ),
+    problem !== undefined && h("p", { class: "error-line" }, `Not decoded: ${problem}.`),
+    text === undefined || shown.raw ? dump(message) : whole({ text }),
+  ];
+}
+
+function schemaOf({ schema_id: id, version, type }) {
+  return version === null ? `Schema id ${id}` : `${KINDS[type] ?? type}, schema id ${id}, version ${version}`;
 }
 
 export function whole(message) {
   if (message.value === null) return h("p", { class: "note" }, "Tombstone: the key was deleted.");
-  if (message.text === undefined) return h("pre", { class: "code" }, hexadecimal(decoded(message.value)));
+  if (!isText(message)) return dump(message);
   const text = message.text.slice(0, SHOWN_MAX);
   const rest = message.text.length - text.length;
   const shown = isJson(message.text) && !rest ? setJson(text) : text;
@@ -29,6 +73,15 @@ export function whole(message) {
     h("pre", { class: "code", tabindex: "0" }, shown),
     rest > 0 && h("p", { class: "note" }, `${rest} more characters not shown.`),
   ];
+}
+
+const dump = (message) => h("pre", { class: "code", tabindex: "0" }, hexadecimal(raw(message)));
+
+// Binary data that happen to be valid UTF-8 come as text, too; text does not begin with a zero byte.
+const isText = (message) => message.text !== undefined && !message.text.startsWith("\0");
+
+function raw(message) {
+  return message.text === undefined ? decoded(message.value) : new TextEncoder().encode(message.text);
 }
 
 export function isJson(text) {

@@ -1,8 +1,9 @@
-// Time series charts in SVG: lines that differ in colour and dash, a few grid lines, and the values at the pointer.
-// Deliberately small: up to one hour, a few lines, nothing to configure.
+// Charts in SVG: lines that differ in colour and dash, a few grid lines, and the values at the pointer.  Missing
+// values are gaps.  Deliberately small: a few lines, nothing to configure.
 
 import { h } from "./dom.js";
 import { clock } from "./format.js";
+import { interruptions, isThere, parts } from "./gaps.js";
 import { ticks, timeTicks } from "./scale.js";
 import { both } from "./zone.js";
 
@@ -22,19 +23,41 @@ export function charts({ times }, redraw, list) {
   return h(
     "div",
     { class: "charts", key: "charts" },
-    list.map((each) => chart({ times, minutes, redraw, ...each })),
+    list.map((each) => {
+      const to = times.length ? times[times.length - 1] : Date.now();
+      const breaks = interruptions(times);
+      return chart({ times, from: to - minutes * 60_000, to, breaks, redraw, ...each });
+    }),
   );
 }
 
-function chart({ id, title, times, lines, unit, format, redraw, minutes, height = 150 }) {
-  const now = times.length ? times[times.length - 1] : Date.now();
-  const from = now - minutes * 60_000;
+const HOUR = { ticks: timeTicks, tick: (time) => clock(time).slice(0, 5), name: clock, title: both };
+
+// One chart: `times` (or other numbers, in order) from `from` to `to`; `breaks` has the positions where lines are
+// interrupted (gaps.js); `axis` says how positions are written.
+export function chart(options) {
+  const {
+    id,
+    title,
+    times,
+    lines,
+    unit,
+    format,
+    redraw,
+    from,
+    to: now,
+    breaks,
+    axis = HOUR,
+    height = 150,
+  } = options;
   const first = Math.max(0, times.findIndex((time) => time >= from) - 1);
   const width = widths.get(id) ?? 560;
-  const marks = ticks(Math.max(0, ...lines.flatMap((line) => line.values.slice(first))), unit);
-  const top = marks[marks.length - 1];
-  const x = (time) => LEFT + (Math.max(time - from, 0) / (now - from)) * (width - LEFT - RIGHT);
-  const y = (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
+  const values = lines.flatMap((line) => line.values.slice(first)).filter(isThere);
+  const marks = valueMarks(values, unit);
+  const [bottom, top] = [marks[0], marks[marks.length - 1]];
+  const x = (time) => LEFT + (Math.max(time - from, 0) / (now - from || 1)) * (width - LEFT - RIGHT);
+  const y = (value) => TOP + ((top - value) / (top - bottom)) * (height - TOP - BOTTOM);
+  const write = (value) => (isThere(value) ? format(value) : "–");
   const at = pointed(id, times, from, now);
   const shown = at ?? times.length - 1;
   return h(
@@ -44,8 +67,8 @@ function chart({ id, title, times, lines, unit, format, redraw, minutes, height 
       "figcaption",
       null,
       h("span", { class: "chart-title" }, title),
-      legend(lines, shown, format),
-      h("time", { title: at !== null && both(times[at]) }, at === null ? "" : clock(times[at])),
+      legend(lines, shown, write),
+      h("time", { title: at !== null && axis.title(times[at]) }, at === null ? "" : axis.name(times[at])),
     ),
     h(
       "svg",
@@ -54,7 +77,7 @@ function chart({ id, title, times, lines, unit, format, redraw, minutes, height 
         height,
         viewBox: `0 0 ${width} ${height}`,
         role: "img",
-        "aria-label": `${title}: ${lines.map((line) => `${line.name} ${format(line.values[shown] ?? 0)}`).join(", ")}`,
+        "aria-label": `${title}: ${lines.map((line) => `${line.name} ${write(line.values[shown])}`).join(", ")}`,
         onpointermove: (event) => hover(event, id, width, redraw),
         onpointerleave: () => {
           hovered.delete(id);
@@ -62,11 +85,16 @@ function chart({ id, title, times, lines, unit, format, redraw, minutes, height 
         },
       },
       grid(marks, y, width, unit.tick),
-      timeAxis(from, now, x, width, height),
-      lines.map((line, number) => [
-        number === 0 && h("path", { class: `area ${line.tone}`, d: area(line, times, first, x, y) }),
-        h("path", { class: `line ${line.tone}`, d: path(line, times, first, x, y) }),
-      ]),
+      timeAxis(axis, from, now, x, width, height),
+      lines.map((line, number) => {
+        const drawn = parts(line.values, first, breaks).map((part) =>
+          part.map((each) => [x(times[each]).toFixed(1), y(line.values[each]).toFixed(1)]),
+        );
+        return [
+          number === 0 && h("path", { class: `area ${line.tone}`, d: area(drawn, y(0)) }),
+          h("path", { class: `line ${line.tone}`, d: path(drawn) }),
+        ];
+      }),
       at !== null &&
         h("line", {
           class: "pointer",
@@ -76,19 +104,40 @@ function chart({ id, title, times, lines, unit, format, redraw, minutes, height 
           y2: height - BOTTOM,
         }),
       at !== null &&
-        lines.map((line) =>
-          h("circle", {
-            class: `dot ${line.tone}`,
-            cx: x(times[at]),
-            cy: y(line.values[at]),
-            r: 3,
-          }),
-        ),
+        lines
+          .filter((line) => isThere(line.values[at]))
+          .map((line) =>
+            h("circle", {
+              class: `dot ${line.tone}`,
+              cx: x(times[at]),
+              cy: y(line.values[at]),
+              r: 3,
+            }),
+          ),
     ),
   );
 }
 
-function legend(lines, shown, format) {
+// The grid values; below zero the same as above it.
+function valueMarks(values, unit) {
+  const [least, most] = values.reduce(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [0, 0],
+  );
+  const marks = ticks(Math.max(most, -least), unit);
+  const above = most > 0 || least === 0 ? marks : [0];
+  return [
+    ...(least < 0
+      ? marks
+          .slice(1)
+          .reverse()
+          .map((mark) => -mark)
+      : []),
+    ...above,
+  ];
+}
+
+function legend(lines, shown, write) {
   return h(
     "span",
     { class: "legend" },
@@ -103,7 +152,7 @@ function legend(lines, shown, format) {
         ),
         line.name,
         " ",
-        h("b", { class: "number" }, format(line.values[shown] ?? 0)),
+        h("b", { class: "number" }, write(line.values[shown])),
       ),
     ),
   );
@@ -111,13 +160,20 @@ function legend(lines, shown, format) {
 
 function grid(values, y, width, tick) {
   return values.map((value) => [
-    h("line", { class: value ? "grid" : "axis", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+    h("line", {
+      class: value ? "grid" : "axis",
+      x1: LEFT,
+      x2: width - RIGHT,
+      y1: y(value),
+      y2: y(value),
+    }),
     h("text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, tick(value)),
   ]);
 }
 
-function timeAxis(from, now, x, width, height) {
-  return timeTicks(from, now, width - LEFT - RIGHT)
+function timeAxis(axis, from, now, x, width, height) {
+  return axis
+    .ticks(from, now, width - LEFT - RIGHT)
     .filter((time) => x(time) >= LEFT + 4 && x(time) <= width - RIGHT - 12)
     .map((time) => [
       h("line", {
@@ -127,26 +183,29 @@ function timeAxis(from, now, x, width, height) {
         y1: height - BOTTOM,
         y2: height - BOTTOM + 3,
       }),
-      h("text", { class: "tick", x: x(time), y: height - 3, "text-anchor": "middle" }, clock(time).slice(0, 5)),
+      h("text", { class: "tick", x: x(time), y: height - 3, "text-anchor": "middle" }, axis.tick(time)),
     ]);
 }
 
-function points(line, times, first, x, y) {
-  const found = [];
-  for (let at = first; at < times.length; at++)
-    found.push(`${x(times[at]).toFixed(1)} ${y(line.values[at]).toFixed(1)}`);
-  return found;
+// A part of a single point is a short dash.
+function path(drawn) {
+  return (
+    drawn
+      .map((part) => `M${part.map((point) => point.join(" ")).join("L")}${part.length === 1 ? "h2" : ""}`)
+      .join("") || "M0 0"
+  );
 }
 
-function path(line, times, first, x, y) {
-  const found = points(line, times, first, x, y);
-  return found.length ? `M${found.join("L")}` : "M0 0";
-}
-
-function area(line, times, first, x, y) {
-  const found = points(line, times, first, x, y);
-  if (!found.length) return "M0 0";
-  return `M${x(times[first]).toFixed(1)} ${y(0)}L${found.join("L")}L${x(times[times.length - 1]).toFixed(1)} ${y(0)}Z`;
+function area(drawn, ground) {
+  const base = ground.toFixed(1);
+  return (
+    drawn
+      .map(
+        (part) =>
+          `M${part[0][0]} ${base}L${part.map((point) => point.join(" ")).join("L")}L${part[part.length - 1][0]} ${base}Z`,
+      )
+      .join("") || "M0 0"
+  );
 }
 
 function hover(event, id, width, redraw) {

@@ -9,6 +9,7 @@ export const PAGES = [
   { href: "#/dead-letters", name: "Dead letters", icon: "dead", key: "d" },
   { href: "#/schedules", name: "Schedules", icon: "clock", key: "s" },
   { href: "#/pipelines", name: "Pipelines", icon: "pipe", key: "p" },
+  { href: "#/sql", name: "SQL", icon: "sql", key: "q" },
 ];
 
 // A page that only the nodes of a cluster have.

@@ -15,10 +15,10 @@ from penstock.frontends.grpc.messages import (
 )
 from penstock.grpc import penstock_pb2 as pb
 from penstock.model.access import ANY, Grant, Quota
+from penstock.operations.call import LIST_LIMIT
 
 READ_LIMIT: Final = 100
 PEEK_LIMIT: Final = 10
-LIST_LIMIT: Final = 1000
 REDRIVE_LIMIT: Final = 1_000_000
 EMPTY: Final = pb.Empty()
 
@@ -143,7 +143,7 @@ async def offsets(call: GrpcCall, request: pb.OffsetsRequest) -> pb.OffsetList:
 
 
 async def trace(call: GrpcCall, request: pb.TraceRequest) -> pb.TraceInfo:
-    found = await call.run(call.operations.trace(request.id, None, None))
+    found = await call.shared.gateway.broker(call.identity).trace(request.id)
     made = pb.TraceInfo(
         id=found.id,
         topic=found.topic,

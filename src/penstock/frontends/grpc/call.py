@@ -6,12 +6,18 @@
 
 gRPC keeps its connections to itself, so they are counted by their calls: an
 address with at least one call in progress is one connection.
+
+Where keys are required, a call is authenticated by its headers, before its request is read: who cannot log
+in makes the server buffer nothing.  Calls whose login is being checked are at most ``LOGINS_MAX``, and health
+checks and reflection, which need no login, ``UNKNOWN_CALLS_MAX``: strangers cannot take all calls that a
+listener allows.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -21,7 +27,7 @@ from grpc.aio import AbortError, BaseError, ServicerContext
 from penstock.api.work import Work
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
-from penstock.errors import PenstockError, ProtocolViolation, ShuttingDown
+from penstock.errors import Overloaded, PenstockError, ProtocolViolation, ShuttingDown
 from penstock.frontends.grpc import errors
 from penstock.frontends.grpc.together import Together
 from penstock.frontends.listener import Connections
@@ -30,6 +36,9 @@ from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 
 AUTHORIZATION: Final = "authorization"
+LOGINS_MAX: Final = 256  # Calls that wait for their login; a key that was verified before does not wait.
+UNKNOWN_CALLS_MAX: Final = 256  # In progress that need no login; both are half of all (``server.py``) ...
+UNKNOWN_OF_HOST_MAX: Final = 128  # ... of one host.
 
 logger = logging.getLogger("penstock")
 
@@ -57,6 +66,8 @@ class GrpcShared:
         self._calls: dict[str, int] = {}  # In progress, by the address of their connection.
         self.calls = 0  # All of them.
         self._left = asyncio.Event()  # Set whenever a call has ended.
+        self._unknown: Counter[str] = Counter()  # Calls that need no login, by host.
+        self._logins = 0  # Calls that wait for their login.
         self.together = Together()
 
     def enter(self, peer: str) -> None:
@@ -78,6 +89,36 @@ class GrpcShared:
         else:
             self._connections.leave()
 
+    @contextmanager
+    def unknown(self, peer: str) -> Iterator[None]:
+        """Count a call that needs no login; ``Overloaded`` if it is one too many."""
+        host = host_of(peer)
+        if self._unknown[host] >= UNKNOWN_OF_HOST_MAX:
+            raise Overloaded(what="calls without a login of one address", limit=UNKNOWN_OF_HOST_MAX)
+        if self._unknown.total() >= UNKNOWN_CALLS_MAX:
+            raise Overloaded(what="calls without a login", limit=UNKNOWN_CALLS_MAX)
+        self._unknown[host] += 1
+        try:
+            yield
+        finally:
+            self._unknown[host] -= 1
+            if not self._unknown[host]:
+                del self._unknown[host]
+
+    async def login(self, credentials: Credentials, host: str) -> Identity:
+        """Who calls; ``Overloaded`` if too many calls wait to know that."""
+        login = self.gateway.start_login(credentials, host)
+        if login.done():
+            return login.result()
+        if self._logins >= LOGINS_MAX:
+            login.cancel()
+            raise Overloaded(what="calls that wait for their login", limit=LOGINS_MAX)
+        self._logins += 1
+        try:
+            return await login
+        finally:
+            self._logins -= 1
+
     async def drain(self) -> None:
         """Take no more calls, end those that wait for something, and wait for the others."""
         self.draining = True
@@ -89,7 +130,7 @@ class GrpcShared:
 
 
 class GrpcCall:
-    """One call."""
+    """One call of a client, with its identity and its operations."""
 
     def __init__(self, shared: GrpcShared, context: Context, identity: Identity) -> None:
         self.shared = shared
@@ -150,40 +191,46 @@ Streaming = Callable[[GrpcCall, Any], Awaitable[None]]
 
 
 class Handlers:
-    """Makes methods into what grpc.aio calls."""
+    """Makes methods into what grpc.aio calls.
+
+    gRPC reads the request of a unary call before it calls the handler.  ``alone`` says that the request is
+    one message, though it comes as an iterator: it is read after the login.
+    """
 
     def __init__(self, shared: GrpcShared) -> None:
         self._shared = shared
 
-    def unary(self, method: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
+    def unary(self, method: Unary, *, alone: bool) -> Callable[[Any, Context], Awaitable[Any]]:
         """One answer, which the method returns; the request is a message or an iterator of them."""
 
         async def handle(request: Any, context: Context) -> Any:
-            return await self._handle(method, request, context)
+            return await self._handle(method, request, context, alone)
 
         return handle
 
-    def stream(self, method: Streaming) -> Callable[[Any, Context], Awaitable[None]]:
+    def stream(self, method: Streaming, *, alone: bool) -> Callable[[Any, Context], Awaitable[None]]:
         """Any number of answers, which the method writes to the context."""
 
         async def handle(request: Any, context: Context) -> None:
             try:
-                await self._handle(method, request, context)
+                await self._handle(method, request, context, alone)
             except BaseError as gone:  # Of a write: the client has left.
                 if isinstance(gone, AbortError):
                     raise
 
         return handle
 
-    async def _handle(self, method: Any, request: Any, context: Context) -> Any:
+    async def _handle(self, method: Any, request: Any, context: Context, alone: bool) -> Any:
         shared, peer = self._shared, context.peer()
         facts: dict[str, object] = {}
         try:
             shared.enter(peer)
             try:
-                if isinstance(request, PenstockError):
-                    raise request
                 identity = NOBODY if not shared.gateway.required else await self._login(context, peer)
+                if alone:
+                    request = await only(request)
+                elif isinstance(request, PenstockError):
+                    raise request
                 call = GrpcCall(shared, context, identity)
                 facts = call.facts
                 return await method(call, request)
@@ -195,7 +242,7 @@ class Handlers:
             raise
         except Exception:  # The server continues, and the client gets what it may know.
             logger.exception("a gRPC call failed")
-            failed = PenstockError(reason="the server has a fault; its log says more")
+            failed = PenstockError(reason="internal error; see the server's log")
         await context.abort(
             errors.status_of(failed), errors.sentence(failed), errors.details(failed, **facts)
         )
@@ -206,7 +253,16 @@ class Handlers:
         for name, value in context.invocation_metadata() or ():
             if name == AUTHORIZATION and isinstance(value, str):
                 shown = value
-        return await self._shared.gateway.login(Credentials.of_header(shown), host_of(peer))
+        return await self._shared.login(Credentials.of_header(shown), host_of(peer))
+
+
+async def only(requests: AsyncIterator[Any]) -> Any:
+    """The one message of a request; its error if it cannot be read."""
+    async for request in requests:
+        if isinstance(request, PenstockError):
+            raise request
+        return request
+    raise ProtocolViolation(why="the call ended without a request")
 
 
 def host_of(peer: str) -> str:

@@ -35,6 +35,7 @@ from penstock.frontends.grpc.errors import in_stream
 from penstock.frontends.grpc.messages import add_leases, group_options, message_of, run_of
 from penstock.grpc import penstock_pb2 as pb
 from penstock.model.failure import describe_error
+from penstock.operations.consumers import ConsumerOptions
 from penstock.types import extension_ms
 
 REQUESTS_MAX: Final = 64
@@ -66,7 +67,7 @@ async def consume(call: GrpcCall, _: object) -> None:
 
 
 class ConsumeStream:
-    """One stream."""
+    """One Consume stream: its consumer, its window and its settlements."""
 
     def __init__(self, call: GrpcCall) -> None:
         self._call = call
@@ -93,10 +94,12 @@ class ConsumeStream:
         wanted = first.open
         self._topic = wanted.topic
         limit = wanted.max_in_flight if wanted.HasField("max_in_flight") else None
-        options = group_options(wanted.settings)
-        work = self._call.operations.batch_consumer(
-            wanted.topic, wanted.group, wanted.consumer_id or None, limit, options
+        options = ConsumerOptions(
+            consumer_id=wanted.consumer_id or None,
+            max_in_flight=limit,
+            group=group_options(wanted.settings),
         )
+        work = self._call.operations.batch_consumer(wanted.topic, wanted.group, options)
         self._inner = inner = await self._call.run(work)
         lost = True
         try:
@@ -168,7 +171,7 @@ class ConsumeStream:
     def _refuse(self, identity: int, error: BaseException) -> None:
         if not isinstance(error, PenstockError):
             logger.error("a request of a gRPC stream failed", exc_info=error)
-            error = PenstockError(reason="the server has a fault; its log says more")
+            error = PenstockError(reason="internal error; see the server's log")
         self._answer(pb.ConsumeResponse(id=identity, error=in_stream(error)))
 
     # In.

@@ -81,5 +81,5 @@ def details(error: PenstockError, **more: object) -> tuple[tuple[str, bytes], ..
 
 
 def in_stream(error: PenstockError) -> pb.Error:
-    """The same for one request of a stream, which goes on."""
+    """The error of one request of a stream, which continues."""
     return pb.Error(code=error.code, message=sentence(error), retryable=error.retryable)

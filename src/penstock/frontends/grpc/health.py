@@ -4,11 +4,12 @@ All services are SERVING unless the server is shutting down or has a storage pro
 ``Watch`` sends the status when it begins and when a check, or the end of the server, finds that it has
 changed.  Each watch waits by itself: a client that does not read holds up nobody else.
 
-Limits: ``WATCHES_MAX`` watches at a time; one more is refused.
+Limits: ``WATCHES_MAX`` watches at a time; one more is refused.  Checks and watches are counted with the other
+calls without a login, from their headers on.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
 import grpc
@@ -18,10 +19,12 @@ from grpc_health.v1.health import SERVICE_NAME
 
 from penstock.errors import Overloaded, PenstockError
 from penstock.frontends.grpc import errors
-from penstock.frontends.grpc.call import Context, GrpcShared, decoder
+from penstock.frontends.grpc.call import Context, GrpcShared, decoder, only
 
 WATCHES_MAX: Final = 100
 STATES: Final = health.HealthCheckResponse
+
+Method = Callable[[Any, Context], Awaitable[Any]]
 
 
 class BrokerHealth:
@@ -34,11 +37,10 @@ class BrokerHealth:
         self._watches: set[asyncio.Event] = set()  # Each is set when its status may have changed.
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """What grpc calls."""
         decode, encode = decoder(health.HealthCheckRequest), STATES.SerializeToString
         methods = {
-            "Check": grpc.unary_unary_rpc_method_handler(self._check, decode, encode),
-            "Watch": grpc.unary_stream_rpc_method_handler(self._watch, decode, encode),
+            "Check": grpc.stream_unary_rpc_method_handler(self._counted(self._check), decode, encode),
+            "Watch": grpc.stream_stream_rpc_method_handler(self._counted(self._watch), decode, encode),
         }
         return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
@@ -56,34 +58,40 @@ class BrokerHealth:
         self.update()
         return STATES.SERVING if self._serving else STATES.NOT_SERVING
 
+    def _counted(self, method: Method) -> Method:
+        """The method, called with its one request."""
+
+        async def handle(requests: Any, context: Context) -> Any:
+            try:
+                with self._shared.unknown(context.peer()):
+                    return await method(await only(requests), context)
+            except PenstockError as error:
+                refused = error
+            await context.abort(errors.status_of(refused), errors.sentence(refused), errors.details(refused))
+            return None
+
+        return handle
+
     async def _check(self, request: Any, context: Context) -> Any:
-        if isinstance(request, PenstockError):
-            await _refuse(context, request)
         status = self._status(request.service)
         if status == STATES.SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return STATES(status=status)
 
     async def _watch(self, request: Any, context: Context) -> None:
-        if isinstance(request, PenstockError):
-            await _refuse(context, request)
         if len(self._watches) >= WATCHES_MAX:
-            await _refuse(context, Overloaded(what="watches of the health", limit=WATCHES_MAX))
-        changed, told = asyncio.Event(), None
+            raise Overloaded(what="watches of the health", limit=WATCHES_MAX)
+        changed, sent = asyncio.Event(), None
         self._watches.add(changed)
         try:
             while True:
                 status = self._status(request.service)
                 changed.clear()
-                if status != told:
+                if status != sent:
                     await context.write(STATES(status=status))
-                    told = status
+                    sent = status
                 await changed.wait()
         except grpc.aio.BaseError:  # The client has left.
             pass
         finally:
             self._watches.discard(changed)
-
-
-async def _refuse(context: Context, error: PenstockError) -> None:
-    await context.abort(errors.status_of(error), errors.sentence(error), errors.details(error))

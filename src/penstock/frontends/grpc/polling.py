@@ -3,8 +3,8 @@
 A lease belongs to a consumer and outlives the call that created it.  So the polls
 of one client with the same topic, group and visibility timeout share a consumer.  Its name in
 ``LeaseRange.consumer`` is random, and works for the client that polled only; the
-consumer is closed when it holds nothing and was not used for a while.  A key or user has at most
-``OWN_CONSUMERS_MAX`` of them, so that one client cannot use up those of all others.
+consumer is closed when it holds nothing and was not used for a while.  Their number
+is limited (`frontends/consumer_quota.py`).
 
 A poll that is cancelled while it waits leases nothing.  If the call ends before
 its answer could be sent, the messages are given back at once, and the attempt counts.
@@ -12,7 +12,6 @@ its answer could be sent, the messages are given back at once, and the attempt c
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -24,29 +23,26 @@ from penstock.errors import (
     GroupKindMismatch,
     InvalidValue,
     LeaseLost,
-    Overloaded,
     PenstockError,
-    QuotaExceeded,
     ReceiptUnknown,
     ShuttingDown,
 )
+from penstock.frontends.consumer_quota import IDLE_S, ConsumerQuota
 from penstock.frontends.grpc import consuming
 from penstock.frontends.grpc.call import GrpcCall
 from penstock.frontends.grpc.errors import in_stream
 from penstock.frontends.grpc.messages import add_leases
-from penstock.frontends.security.guarded import BrokerOperations, GuardedOperations
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.grpc import penstock_pb2 as pb
 from penstock.model.failure import describe_error
+from penstock.operations.consumers import ConsumerOptions
 from penstock.types import duration_ms
 from penstock.wire.native import LeasedBatch
 
 WAIT_MS_MAX: Final = 60_000
 MESSAGES_MAX: Final = 1000  # Of one poll.
 RANGES_MAX: Final = 10_000  # Of one call.
-CONSUMERS_MAX: Final = 10_000
-OWN_CONSUMERS_MAX: Final = 1000  # Of one key or user.
 TOKEN_BYTES: Final = 12  # Too many to guess.
-IDLE_S: Final = 30  # An unused consumer is closed after one to two times this.
 CANCELLED: Final = "the call was cancelled before its answer was sent"
 SHOWN_LENGTH_MAX: Final = 100  # Of what is no consumer, in the error.
 
@@ -69,60 +65,41 @@ class PolledConsumer:
 
 
 class PolledConsumers:
-    """The consumers behind polls."""
+    """The consumers behind polls, one for each client, topic and group."""
 
     def __init__(self, broker: EmbeddedAsyncBroker) -> None:
         self._broker = broker
         self._by_key: dict[Key, PolledConsumer] = {}
         self._by_token: dict[str, PolledConsumer] = {}
-        self._counts: Counter[BrokerOperations] = Counter()  # By whose they are, with those being opened.
+        self.quota = ConsumerQuota("consumers of gRPC polls")
         self._timer: asyncio.TimerHandle | None = None
 
     async def find(self, key: Key) -> PolledConsumer:
         """The consumer for these, made if there is none."""
         known = self._by_key.get(key)
         if known is None or known.inner.closed:
-            made = PolledConsumer(await self._admit(key), key)
+            made = PolledConsumer(await self._open(key), key)
             known = self._by_key.get(key)
             if known is None or known.inner.closed:
                 self._by_key[key] = self._by_token[made.token] = known = made
                 self._watch()
             else:  # Another poll was quicker.
-                self._release(key)
+                self.quota.give_back(key[0])
                 self._broker.start(made.inner.close(), ignore_result)
         known.used = True
         return known
 
-    async def _admit(self, key: Key) -> BatchConsumer:
-        """Open a consumer, and count it from now on."""
-        owner = key[0]
-        if isinstance(owner, GuardedOperations) and self._counts[owner] >= OWN_CONSUMERS_MAX:
-            what = "consumers of gRPC polls, one for each topic, group and visibility timeout"
-            who, limit = str(owner.identity), OWN_CONSUMERS_MAX
-            raise QuotaExceeded(who=who, what=what, limit=limit, retry_after=2 * IDLE_S)
-        if self._counts.total() >= CONSUMERS_MAX:
-            raise Overloaded(what="consumers of gRPC polls", limit=CONSUMERS_MAX)
-        self._counts[owner] += 1
-        try:
-            return await self._open(key)
-        except BaseException:
-            self._release(key)
-            raise
-
-    def _release(self, key: Key) -> None:
-        self._counts[key[0]] -= 1
-        if not self._counts[key[0]]:
-            del self._counts[key[0]]
-
     async def _open(self, key: Key) -> BatchConsumer:
         operations, topic, group, visibility_ms = key
-        options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
-        inner = await self._broker.run(operations.batch_consumer(topic, group, None, None, options))
-        if inner.kind == "stream":
-            self._broker.start(inner.close(), ignore_result)
-            raise GroupKindMismatch(operation="poll", kind="stream", group=group)
-        inner.want_records()
-        return inner
+        settings: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
+        with self.quota.taken(operations):
+            work = operations.batch_consumer(topic, group, ConsumerOptions(group=settings))
+            inner = await self._broker.run(work)
+            if inner.kind == "stream":
+                self._broker.start(inner.close(), ignore_result)
+                raise GroupKindMismatch(operation="poll", kind="stream", group=group)
+            inner.want_records()
+            return inner
 
     def get(self, token: str) -> PolledConsumer | None:
         """The consumer of this name; None if there is none, or no longer."""
@@ -130,11 +107,11 @@ class PolledConsumers:
         return None if known is None or known.inner.closed else known
 
     def forget(self, operations: BrokerOperations) -> None:
-        """Whose they are may come no more: give back what their consumers hold."""
+        """The key or user was revoked: release what its consumers hold."""
         self._close([each for each in self._by_token.values() if each.key[0] is operations])
 
     def close(self) -> None:
-        """Give back all that is held."""
+        """Release everything that consumers hold."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -156,7 +133,7 @@ class PolledConsumers:
     def _close(self, consumers: list[PolledConsumer]) -> None:
         for consumer in consumers:
             del self._by_token[consumer.token]
-            self._release(consumer.key)
+            self.quota.give_back(consumer.key[0])
             if self._by_key.get(consumer.key) is consumer:
                 del self._by_key[consumer.key]
             if not consumer.inner.closed:
@@ -164,7 +141,7 @@ class PolledConsumers:
 
 
 class Polling:
-    """The methods."""
+    """The methods of the service that receive and settle by polling."""
 
     def __init__(self, consumers: PolledConsumers) -> None:
         self._consumers = consumers
@@ -197,7 +174,7 @@ class Polling:
             raise
 
     async def ack(self, call: GrpcCall, request: pb.AckRequest) -> pb.SettleResponse:
-        """The work is done.  With outputs it is one decision, which fails as a whole."""
+        """Ack messages.  With outputs that is one decision, which fails as a whole."""
         if request.ack.outputs:
             inner = self._holder(call, request, _only(request.ack.ranges))
             await call.run(consuming.ack(inner, request.topic, request.ack))
@@ -207,7 +184,6 @@ class Polling:
         )
 
     async def nack(self, call: GrpcCall, request: pb.NackRequest) -> pb.SettleResponse:
-        """The work failed."""
 
         def one(each: pb.LeaseRange) -> pb.Failed:
             delay_ms = request.nack.delay_ms if request.nack.HasField("delay_ms") else None
@@ -282,7 +258,7 @@ def _only(ranges: Any) -> pb.LeaseRange:
 
 def _permit(call: GrpcCall, request: Any) -> None:
     """Refuse clients that may not consume here, before a range is looked at."""
-    call.operations.batch_consumer(request.topic, request.group, None, None, {}).close()
+    call.operations.batch_consumer(request.topic, request.group, ConsumerOptions()).close()
 
 
 async def _receive(call: GrpcCall, inner: BatchConsumer, limit: int, wait_ms: int) -> list[LeasedBatch]:

@@ -22,14 +22,16 @@ BATCHES_MAX: Final = 16  # In progress, of one stream.
 
 
 async def publish(call: GrpcCall, request: pb.PublishRequest) -> pb.Receipt:
-    """Publish one message."""
     size = _take(call, request)
+    together = call.shared.together
+    others = together.enter()
     try:
-        if call.shared.calls > 1:
-            await call.shared.together.wait()
+        if others is not None:
+            await others
         work = call.operations.publish(request.topic, message_of(request.message))
         return receipt(await call.run(work))
     finally:
+        together.leave()
         call.shared.publish_bytes -= size
 
 
@@ -41,7 +43,7 @@ async def publish_batch(call: GrpcCall, request: pb.PublishBatchRequest) -> pb.P
     finally:
         call.shared.publish_bytes -= size
     if request.values:
-        summary = Summary()
+        summary = PublishSummary()
         summary.add(receipts)
         return pb.PublishBatchResponse(ranges=summary.message().ranges)
     return pb.PublishBatchResponse(receipts=map(receipt, receipts))
@@ -58,7 +60,7 @@ async def publish_stream(
 async def _publish_all(
     call: GrpcCall, requests: AsyncIterable[pb.PublishBatchRequest | PenstockError]
 ) -> pb.PublishSummary:
-    topic, summary = "", Summary()
+    topic, summary = "", PublishSummary()
     pending: deque[tuple[int, Future[list[Receipt]]]] = deque()
     try:
         async for request in requests:
@@ -85,7 +87,7 @@ async def _publish_all(
 
 
 async def _store(
-    call: GrpcCall, pending: "deque[tuple[int, Future[list[Receipt]]]]", summary: "Summary"
+    call: GrpcCall, pending: "deque[tuple[int, Future[list[Receipt]]]]", summary: "PublishSummary"
 ) -> None:
     """Wait for the oldest batch."""
     summary.add(await pending[0][1])
@@ -102,7 +104,7 @@ def _take(call: GrpcCall, request: pb.PublishRequest | pb.PublishBatchRequest) -
     return size
 
 
-class Summary:
+class PublishSummary:
     """Where messages are, by partition."""
 
     def __init__(self) -> None:

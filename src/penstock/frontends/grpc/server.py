@@ -4,12 +4,12 @@
 
 gRPC opens its own socket, so the one that the server has bound only reserves the
 address until gRPC has it, too.  Connections are not visible here: their limit, their keepalive and
-the sizes of messages are options of the library.  A request is buffered before it is known who calls, so all
-calls together may take ``ALL_CALLS_MAX`` times ``grpc.message_bytes_max`` of memory.
+the sizes of messages are options of the library.  All calls together may take ``ALL_CALLS_MAX`` times
+``grpc.message_bytes_max`` of memory.
 
 A method of ``penstock.proto`` is the function of the same name in ``publishing.py``,
-``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection and
-health checks (``health.py``) need no login.
+``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection
+(``reflection.py``) and health checks (``health.py``) need no login.
 """
 
 import asyncio
@@ -24,7 +24,6 @@ import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_reflection.v1alpha import reflection
 
 from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.config.server import GrpcSettings, LimitSettings, TlsSettings, shown
@@ -32,6 +31,7 @@ from penstock.frontends.grpc import admin, consuming, publishing
 from penstock.frontends.grpc.call import GrpcShared, Handlers, decoder
 from penstock.frontends.grpc.health import BrokerHealth
 from penstock.frontends.grpc.polling import PolledConsumers, Polling
+from penstock.frontends.grpc.reflection import REFLECTION, reflection_handler
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.grpc import penstock_pb2 as pb
@@ -65,12 +65,15 @@ class GrpcListener:
         handlers = Handlers(self.shared)
         polling = Polling(self._consumers)
         for service in SERVICES:
-            methods = {method.name: _handler(handlers, polling, method) for method in service.methods}
+            methods = {
+                method.name: _handler(handlers, polling, method, login=gateway.required)
+                for method in service.methods
+            }
             generic = grpc.method_handlers_generic_handler(service.full_name, methods)
             self._server.add_generic_rpc_handlers((generic,))
         self._server.add_generic_rpc_handlers((self._health.handler(),))
-        names = (*(service.full_name for service in SERVICES), HEALTH, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        names = (*(service.full_name for service in SERVICES), HEALTH, REFLECTION)
+        self._server.add_generic_rpc_handlers((reflection_handler(self.shared, names),))
         self._stopped = False
         self._cutting: asyncio.Task[None] | None = None
 
@@ -98,7 +101,6 @@ class GrpcListener:
         self._consumers.close()
 
     def abort(self) -> None:
-        """Cut every call."""
         if not self._stopped:
             self._stopped = True
             self._cutting = asyncio.get_running_loop().create_task(self._server.stop(None))
@@ -116,6 +118,7 @@ def _options(settings: GrpcSettings, limits: LimitSettings) -> Iterator[tuple[st
     yield "grpc.max_receive_message_length", settings.message_bytes_max
     yield "grpc.max_send_message_length", -1  # Bounded by what a receive and a listing return.
     yield "grpc.max_concurrent_streams", CALLS_MAX
+    yield "grpc.http.overload_protection", 0  # It counts calls that have ended, and refuses others for them.
     yield "grpc.max_allowed_incoming_connections", limits.connections_max
     yield "grpc.keepalive_time_ms", settings.keepalive_ms
     yield "grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms
@@ -124,8 +127,8 @@ def _options(settings: GrpcSettings, limits: LimitSettings) -> Iterator[tuple[st
     yield "grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS_MIN
 
 
-def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor) -> Any:
-    """What grpc calls for a method of the API."""
+def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor, *, login: bool) -> Any:
+    """What grpc calls for a method of the API; before its request is read, if there is a login."""
     service: ServiceDescriptor = method.containing_service
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower()
     modules: dict[str, tuple[object, ...]] = {
@@ -133,14 +136,14 @@ def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor) -> 
         "Consumer": (polling, consuming),
         "Admin": (admin,),
     }
-    place = next(each for each in modules[service.name] if hasattr(each, name))
-    function = getattr(place, name)
+    module = next(each for each in modules[service.name] if hasattr(each, name))
+    function = getattr(module, name)
     decode = decoder(GetMessageClass(method.input_type))
     encode = GetMessageClass(method.output_type).SerializeToString
-    if name == "consume":
-        return grpc.stream_stream_rpc_method_handler(handlers.stream(function), decode, encode)
-    if name == "poll":  # It writes its one answer itself, to know whether that was possible.
-        return grpc.unary_stream_rpc_method_handler(handlers.stream(function), decode, encode)
-    if method.client_streaming:
-        return grpc.stream_unary_rpc_method_handler(handlers.unary(function), decode, encode)
-    return grpc.unary_unary_rpc_method_handler(handlers.unary(function), decode, encode)
+    alone = login and not method.client_streaming
+    streams_in = method.client_streaming or login
+    if name in ("consume", "poll"):  # Poll writes its one answer itself, to know whether that was possible.
+        kind = grpc.stream_stream_rpc_method_handler if streams_in else grpc.unary_stream_rpc_method_handler
+        return kind(handlers.stream(function, alone=alone), decode, encode)
+    kind = grpc.stream_unary_rpc_method_handler if streams_in else grpc.unary_unary_rpc_method_handler
+    return kind(handlers.unary(function, alone=alone), decode, encode)

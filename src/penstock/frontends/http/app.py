@@ -6,15 +6,17 @@
                                      3  handler(call)        with the operations that the caller may use
                                      4  answer, or problem   JSON
 
-Starlette's router finds the path; nothing else of that framework is used.  The size of a body is checked
-before it is read.  An unexpected error is logged, and the client gets a response without its details.
+Starlette's router finds the path; nothing else of that framework is used.  It gets decoded paths, in which an
+encoded slash is like one between segments.  Subjects of the schema registry may have slashes (Protobuf's
+serializers name them after imported files), so there another character stands for it until a route is found.
+The size of a body is checked before it is read.  An unexpected error is logged, and the client gets a
+response without its details.
 """
 
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from itertools import groupby
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from starlette.routing import BaseRoute, Router, WebSocketRoute
@@ -28,9 +30,9 @@ from penstock.errors import (
     RequestTooLarge,
     RouteNotFound,
 )
-from penstock.frontends.http import browsers, problems
+from penstock.frontends.http import browsers, problems, registry_problems
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
-from penstock.frontends.http.call import JSON, NDJSON, HttpCall, HttpShared, Route
+from penstock.frontends.http.call import JSON, NDJSON, Headers, HttpCall, HttpShared, Route
 from penstock.frontends.http.cors import with_cors
 from penstock.frontends.http.messages import encode
 from penstock.frontends.http.pages import ui
@@ -42,6 +44,7 @@ FIELDS_MAX: Final = 100  # Of a query.
 CLOSE: Final = (b"connection", b"close")
 LOOKING: Final = ("describe", "read")  # Actions that take and change nothing.
 FAULT: Final = 1011  # How a WebSocket is closed if the server is to blame.
+SLASH: Final = "\udc2f"  # Of a subject.  No decoded path has it: it is half of a surrogate pair.
 
 logger = logging.getLogger("penstock")
 
@@ -52,17 +55,42 @@ def make_app(shared: HttpShared, routes: Iterable[Route] = (*ROUTES, *browsers.R
     """The application over one broker."""
 
     async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's.
-        await _send_problem(_answering(scope, send), RouteNotFound(path=scope["path"]))
+        await _send_problem(_answering(scope, send), RouteNotFound(path=_path(scope)))
 
+    routes = list(routes)
+    by_path: dict[str, list[Route]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, []).append(route)
     paths: list[BaseRoute] = []
-    for path, of_path in groupby(routes, key=lambda route: route.path):
-        resource = Resource(shared, list(of_path))
+    for path, of_path in by_path.items():
+        resource = Resource(shared, of_path)
         paths.append(PathRoute(path, resource))
         if resource.has_socket:
             paths.append(WebSocketRoute(path, resource))
     files = ui.UiFiles(_send_problem)
     paths += [PathRoute(path, files) for path in ui.PATHS]
-    return with_cors(Router(paths, redirect_slashes=False, default=nowhere), shared.origins)
+    router = Router(paths, redirect_slashes=False, default=nowhere)
+    before = tuple({route.path.partition("{")[0] for route in routes if "{subject}" in route.path})
+    return with_cors(_with_slashes(router, before), shared.origins)
+
+
+def _with_slashes(app: ASGIApp, before: tuple[str, ...]) -> ASGIApp:
+    """Behind these prefixes, an encoded slash belongs to a subject."""
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        raw: bytes = scope.get("raw_path", b"")
+        if b"%2F" in raw.upper() and scope["path"].startswith(before):
+            segments = (unquote(segment).replace("/", SLASH) for segment in raw.decode("ascii").split("/"))
+            scope = {**scope, "path": "/".join(segments)}
+        await app(scope, receive, send)
+
+    return routed
+
+
+def _path(scope: Scope) -> str:
+    """The path as the client sent it."""
+    path: str = scope["path"]
+    return path.replace(SLASH, "/")
 
 
 class Resource:
@@ -75,6 +103,7 @@ class Resource:
             if route.method == "GET" and route.operation is None:  # What load balancers ask with, too.
                 self._routes["HEAD"] = self._routes["GET"]  # The server below leaves the body out.
         self._allowed = ", ".join(self._routes)
+        self._registry = routes[0].registry
         self.has_socket = any(route.socket is not None for route in routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,30 +113,31 @@ class Resource:
         try:
             decoding = self._routes.get(scope["method"])
             if decoding is None:
-                raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed=self._allowed)
+                raise MethodNotAllowed(path=_path(scope), method=scope["method"], allowed=self._allowed)
             call = HttpCall(self._shared, dict(scope["headers"]))
             call.scope = scope
             answer = await self._answer(call, decoding, receive)
         except PenstockError as error:
-            await _send_problem(send, error)
+            await _send_problem(send, error, registry=self._registry)
         except Gone:
             return
         except Exception:  # The server continues, and the client gets what it may know.
-            logger.exception("%s %s failed", scope["method"], scope["path"])
-            await _send_problem(send, PenstockError(reason="the server has a fault; its log says more"))
+            logger.exception("%s %s failed", scope["method"], _path(scope))
+            fault = PenstockError(reason="internal error; see the server's log")
+            await _send_problem(send, fault, registry=self._registry)
         else:
             if isinstance(answer, bytes):
                 route = decoding.route
                 await _send(send, route.status, answer, route.kind, *route.headers, *call.more)
             else:
-                await _stream(send, decoding.route.pieces or NDJSON, answer)
+                await _stream(send, call.kind or decoding.route.pieces or NDJSON, answer, call.more)
 
     async def _answer(self, call: HttpCall, decoding: "Decoding", receive: Receive) -> bytes | Lines:
         route = decoding.route
         await self._prepare(call, decoding)
         call.receive = receive
         if route.body is not None and not route.streamed:
-            check_type(call, JSON)
+            check_type(call, *route.accepts)
             call.body = decoding.body(await read_body(call))
         answer = await route.handler(call)
         if isinstance(answer, AsyncGenerator):
@@ -134,14 +164,14 @@ class Resource:
             await send({"type": "websocket.close", "code": FAULT})
 
     async def _prepare(self, call: HttpCall, decoding: "Decoding") -> None:
-        """Who it is, and what stands in the path and behind it."""
+        """Authenticate the client, and decode path and query."""
         route, scope = decoding.route, call.scope
         call.lost = scope["state"]["lost"]
         if route.operation is not None:
             self._shared.origins.check(call.headers, looks=decoding.looks)
             if self._shared.gateway.required:
                 await self._login(call)
-        call.path = scope["path_params"]
+        call.path = {name: text.replace(SLASH, "/") for name, text in scope["path_params"].items()}
         if route.query is not None:
             call.query = decoding.query(scope["query_string"])
 
@@ -149,11 +179,11 @@ class Resource:
         shown = call.header(b"authorization")
         session = browsers.session_of(call) if shown is None else None
         if session is None:
-            credentials = Credentials.of_header(shown or "")
-            call.identity = await self._shared.gateway.login(credentials, call.address)
+            call.credentials = Credentials.of_header(shown or "")
+            call.identity = await self._shared.gateway.login(call.credentials, call.address)
         else:
             browsers.check_guard(call, call.scope["method"], session)
-            call.identity = session.identity
+            call.identity, call.credentials = session.identity, session.credentials
         call.operations = self._shared.gateway.operations(call.identity)
 
 
@@ -167,7 +197,6 @@ class Decoding:
         self._nothing = b"" if route.needs_body else b"{}"  # What stands for no body at all.
 
     def query(self, text: bytes) -> Any:
-        """What stands behind the question mark."""
         try:
             pairs = parse_qsl(
                 text.decode("ascii"),
@@ -183,7 +212,6 @@ class Decoding:
             raise RequestInvalid(part="query", why=plainly(problem)) from None
 
     def body(self, data: bytes) -> Any:
-        """The document that was sent."""
         assert self._body is not None
         try:
             return self._body.decode(data or self._nothing)
@@ -195,7 +223,7 @@ class Decoding:
 
 
 def _answering(scope: Scope, send: Send) -> Send:
-    """A way to answer a request; one for a WebSocket is refused in other words."""
+    """A ``send`` for responses that are not a WebSocket's: to a handshake they are sent as its refusal."""
     if scope["type"] == "http":
         return send
 
@@ -205,12 +233,15 @@ def _answering(scope: Scope, send: Send) -> Send:
     return refuse
 
 
-async def _send_problem(send: Send, error: PenstockError) -> None:
+async def _send_problem(send: Send, error: PenstockError, *, registry: bool = False) -> None:
     document = problems.problem(error)
+    status, body = document.status, problems.encode(document)
+    if registry:
+        status, body = registry_problems.answer(error)
     more = problems.headers(error)
     if error.code == RequestTooLarge.code:  # What follows is not to be read.
         more.append(CLOSE)
-    await _send(send, document.status, problems.encode(document), problems.MEDIA_TYPE, *more)
+    await _send(send, status, body, JSON if registry else problems.MEDIA_TYPE, *more)
 
 
 async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[bytes, bytes]) -> None:
@@ -223,9 +254,9 @@ async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[by
     await send({"type": "http.response.body", "body": body})
 
 
-async def _stream(send: Send, kind: str, lines: Lines) -> None:
-    """An answer that is made while it is sent."""
-    headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
+async def _stream(send: Send, kind: str, lines: Lines, more: Headers) -> None:
+    """A response that is produced while it is sent."""
+    headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store"), *more]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     try:
         async for piece in lines:

@@ -15,7 +15,7 @@ class Gone(Exception):  # noqa: N818 - not an error: the client has disconnected
 
 
 def check_type(call: HttpCall, *accepted: str) -> str:
-    """The type of a body; one that says nothing is the first that is accepted."""
+    """The content type of a body; without one, the first that is accepted."""
     given = call.header(b"content-type")
     kind = accepted[0] if given is None else given.partition(";")[0].strip().lower()
     if kind not in accepted:
@@ -41,7 +41,7 @@ async def read_body(call: HttpCall) -> bytes:
 
 
 async def read_lines(call: HttpCall) -> AsyncIterator[list[bytes]]:
-    """The lines of a body, as many as arrive together; empty ones are left out."""
+    """The lines of a body, as they arrive, without empty ones."""
     limit = call.shared.limits.http_body_bytes_max
     rest, more = b"", True
     while more:
@@ -57,7 +57,7 @@ async def read_lines(call: HttpCall) -> AsyncIterator[list[bytes]]:
 
 
 async def _piece(call: HttpCall) -> tuple[bytes, bool]:
-    """The next piece, and whether there are more."""
+    """The next piece of the body, and whether there are more."""
     assert call.receive is not None
     message = await call.receive()
     if message["type"] != "http.request":
@@ -66,6 +66,6 @@ async def _piece(call: HttpCall) -> tuple[bytes, bool]:
 
 
 def plainly(problem: BaseException) -> str:
-    """What a decoder has to say, in the middle of a sentence."""
+    """The message of a decoder, for the middle of a sentence."""
     text = str(problem) or "it is nested too deeply"
     return text[0].lower() + text[1:]

@@ -28,7 +28,7 @@ READING: Final = frozenset({"GET", "HEAD"})  # Methods that change nothing.
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who wants to log in: a key, or a name and a password."""
+    """Credentials of a login: a key, or a name and a password."""
 
     key: str | None = None
     user: str | None = None
@@ -36,7 +36,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True):
-    required: bool  # Whether this server asks for a login at all.
+    required: bool  # Whether this server requires a login at all.
     kind: Literal["key", "user", "nobody"] = "nobody"
     name: str = ""
     guard: str | None = None  # What requests that change something show.
@@ -44,7 +44,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def who(call: HttpCall) -> Who:
-    """Who is logged in, if anybody is."""
+    """The identity of the session, if there is one."""
     gateway = call.shared.gateway
     session = session_of(call) if gateway.required else None
     if session is None:
@@ -58,10 +58,10 @@ async def log_in(call: HttpCall) -> Who:
     if not gateway.required:
         return Who(required=False)
     if call.header(GUARD) is None:  # Only a page of this origin can send it, whatever its value.
-        raise Unauthenticated(why=f"a login needs the header {GUARD.decode()}")
+        raise Unauthenticated(why=f"a login requires the header {GUARD.decode()}")
     body: Shown = call.body
     shown = Credentials(key=body.key, user=body.user, password=body.password)
-    token, session = gateway.sessions.begin(await gateway.login(shown, call.address))
+    token, session = gateway.sessions.begin(await gateway.login(shown, call.address), shown)
     call.more = (_cookie(token, secure=call.secure),)
     return _who(call, session)
 
@@ -75,22 +75,22 @@ async def log_out(call: HttpCall) -> None:
 
 
 ROUTES: Final = (
-    Route(method="GET", path=PATH, handler=who, operation=None, tag="session", answer=Who),
-    Route(method="POST", path=PATH, handler=log_in, operation=None, tag="session", body=Shown, answer=Who),
-    Route(method="DELETE", path=PATH, handler=log_out, operation=None, tag="session", status=204),
+    Route("GET", PATH, who, None, tag="session"),
+    Route("POST", PATH, log_in, None, tag="session", body=Shown),
+    Route("DELETE", PATH, log_out, None, tag="session", status=204),
 )
 
 
 def session_of(call: HttpCall) -> BrowserSession | None:
-    """The session of a request's cookie, if it has one that has not ended."""
+    """The session of a request's cookie; None if there is none or it has ended."""
     token = _token(call)
     return call.shared.gateway.sessions.find(token) if token else None
 
 
 def check_guard(call: HttpCall, method: str, session: BrowserSession) -> None:
-    """Refuse a request that may change something and does not come from a page of ours."""
+    """Refuse a request that may change something unless it comes from a page of this server."""
     if method not in READING and not session.guarded_by(call.header(GUARD) or ""):
-        raise Unauthenticated(why=f"the header {GUARD.decode()} does not show the guard of this session")
+        raise Unauthenticated(why=f"the header {GUARD.decode()} does not have the guard of this session")
 
 
 def _who(call: HttpCall, session: BrowserSession) -> Who:

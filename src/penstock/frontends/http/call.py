@@ -5,12 +5,11 @@ limits, decoding, encoding, status and errors.  Handlers call the broker through
 enforces the permissions of the caller.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from starlette.types import Receive, Scope, Send
 
 from penstock.api.work import Work
@@ -25,7 +24,7 @@ from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.guarded import BrokerOperations
-from penstock.frontends.security.identity import NOBODY
+from penstock.frontends.security.identity import NOBODY, Credentials
 
 T = TypeVar("T")
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -50,15 +49,16 @@ class HttpShared:
         gateway.ended.append(self.consumers.forget)
         self.receipts = ReceiptCodec()
         self.reports = Reports(gateway)
+        self.sql_running = 0  # Queries that Spark answers for clients of this listener.
         self.watch = OverviewHistory(broker, gateway, self.reports)
 
 
 class HttpCall:
-    """One request."""
+    """One HTTP request: its parameters, its body, and the operations its sender may use."""
 
     __slots__ = (
-        "body", "headers", "identity", "lost", "more", "operations", "path", "query", "receive", "scope",
-        "shared",
+        "body", "credentials", "headers", "identity", "kind", "lost", "more", "operations", "path", "query",
+        "receive", "scope", "shared",
     )  # fmt: skip
 
     def __init__(self, shared: HttpShared, headers: Mapping[bytes, bytes]) -> None:
@@ -68,6 +68,7 @@ class HttpCall:
         if not shared.gateway.required:
             self.operations = shared.gateway.operations(NOBODY)
         self.identity = NOBODY
+        self.credentials = Credentials()  # With which the sender has logged in.
         self.lost = Disconnection()  # Whether the connection is.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
@@ -75,10 +76,11 @@ class HttpCall:
         self.receive: Receive | None = None  # Then the next piece of it.
         self.scope: Scope = {}  # The request as ASGI has it.
         self.more: Headers = ()  # What the handler adds to the head of the answer.
+        self.kind: str | None = None  # The media type of the answer, where the handler chooses it.
 
     @property
     def address(self) -> str:
-        """Where the request comes from."""
+        """The address of the client."""
         client = self.scope.get("client")
         return client[0] if client else "?"
 
@@ -103,44 +105,33 @@ class HttpCall:
 
     async def run_all(self, works: Iterable[Work[T]]) -> list[T | PenstockError]:
         """Run operations at the same time, begun in their order, so that one sync serves all."""
-        started = [(work, asyncio.get_running_loop().create_future()) for work in works]
-        for work, future in started:
-            self.shared.broker.start(work, partial(_ended, future))
-        return [await future for _, future in started]
+        return await self.shared.broker.run_all(works)
 
     def long_poll(self) -> LongPoll:
-        """For a request that is not answered at once."""
+        """A wait for messages, for a request that is not answered at once."""
         return LongPoll(self.shared.gateway, self.identity, self.lost)
 
     def header(self, name: bytes) -> str | None:
-        """A header as text."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
-
-
-def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    """An operation has ended: with a result, refused, or because of a fault."""
-    if future.done():
-        return  # The request was cancelled.
-    if error is None or isinstance(error, PenstockError):
-        future.set_result(result if error is None else error)
-    else:
-        future.set_exception(error)
 
 
 Handler = Callable[[HttpCall], Awaitable[Any]]
 SocketHandler = Callable[[HttpCall, Receive, Send], Awaitable[None]]
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What one method of one path does."""
-
+class Routed(msgspec.Struct, frozen=True):
     method: str
     path: str
     handler: Handler
-    operation: str | None  # Which of the broker's operations says who may; None: anybody, without a login.
-    tag: str  # Under which heading the documents have it.
-    answer: Any = None  # The type of the answer; None: there is none.
+    operation: str | None  # The operation whose permission is required; None: no login is required.
+
+
+class Route(Routed, frozen=True, kw_only=True):
+    """What one method of one path does."""
+
+    tag: str  # The heading in the documents.
+    answer: Any = UNSET  # The type of the answer; by default what the handler returns.  None: there is none.
     status: int = 200
     kind: str = JSON  # The media type of the answer; of any other than JSON the handler returns the bytes.
     headers: Headers = ()  # That go with it, beside type and length.
@@ -149,8 +140,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: Any = None  # A body that makes sense.
     streamed: bool = False  # The handler reads the body itself.
     pieces: str | None = None  # The type of an answer that is sent piece by piece.
+    others: tuple[str, ...] = ()  # Media types that the client may ask for instead, with Accept.
     socket: SocketHandler | None = None  # What is done where a WebSocket is asked for.
+    accepts: tuple[str, ...] = (JSON,)  # Media types of the body.
+    registry: bool = False  # Errors are answered as a schema registry does, not as problem documents.
+    id: str = ""  # In the documents; the name of the handler, unless given.
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
+
+    def __post_init__(self) -> None:
+        if self.answer is UNSET:
+            returned = self.handler.__annotations__["return"]
+            pieces = self.pieces is not None or self.kind != JSON
+            msgspec.structs.force_setattr(self, "answer", None if pieces else returned)
 
     @property
     def needs_body(self) -> bool:
@@ -160,7 +161,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What the route is called in the documents."""
-        name: str = getattr(self.handler, "__name__", "")
+        name: str = self.id or getattr(self.handler, "__name__", "")
         return name
 
     @property

@@ -13,7 +13,7 @@ EXPOSED: Final = ("retry-after", "www-authenticate", "allow")
 
 
 def with_cors(app: ASGIApp, origins: Origins) -> ASGIApp:
-    """The application, such that pages of other origins can read its answers, if there are any."""
+    """Wrap the application so that pages of allowed origins can read its responses."""
     if not origins.cors:
         return app
     return CORSMiddleware(

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.model.message import StoredMessage
 from penstock.operations.codec import whole_characters
 
 As = Literal["base64", "text", "json"]
@@ -28,7 +27,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stored(Content, frozen=True, kw_only=True):
-    """A message as it lies in its topic."""
+    """A stored message."""
 
     id: str
     topic: str
@@ -38,33 +37,19 @@ class Stored(Content, frozen=True, kw_only=True):
     priority: str
 
 
-def stored(message: StoredMessage, way: As = "base64") -> Stored:
-    """A message of the broker, as JSON shows it."""
-    record = message.record
-    return Stored(
-        id=message.id,
-        topic=message.topic,
-        partition=message.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        priority=message.priority,
-        **content(record.key, record.value, message.headers, way),
-    )
-
-
 def content(key: bytes | None, value: bytes | None, headers: dict[str, str], way: As) -> dict[str, Any]:
     bare, text, document = value_fields(value, way)
     return {**key_fields(key), "headers": headers, "value": bare, "text": text, "json": document}
 
 
 def key_fields(key: bytes | None) -> dict[str, Any]:
-    """A key, as text if it is some."""
+    """A key, as text if it is UTF-8."""
     text = None if key is None else text_of(key)
     return {"key": text, "key_base64": UNSET if key is None or text is not None else key}
 
 
 def value_fields(value: bytes | None, way: As) -> tuple[Any, Any, Any]:
-    """The fields ``value``, ``text``, ``json``: one of them, in the way that was asked for if it can be."""
+    """One of the fields ``value``, ``text`` and ``json``: the requested one if possible."""
     text = None if value is None or way == "base64" else text_of(value)
     if text is None:
         return value, UNSET, UNSET
@@ -79,7 +64,7 @@ def value_fields(value: bytes | None, way: As) -> tuple[Any, Any, Any]:
 
 
 def text_of(data: bytes) -> str | None:
-    """What bytes say, if they are UTF-8."""
+    """Bytes as text, if they are UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -94,6 +79,6 @@ def encode(answer: Any) -> bytes:
 
 
 def _raw(value: Any) -> Any:
-    """JSON that was put in as it is."""
+    """JSON that is embedded as it is."""
     assert isinstance(value, msgspec.Raw)
     return msgspec.json.decode(value)

@@ -56,6 +56,7 @@ STATUSES: Final = {
     "SEQUENCE_OUT_OF_ORDER": HTTPStatus.CONFLICT,
     "SEQUENCE_REUSED": HTTPStatus.CONFLICT,
     "PRODUCER_UNKNOWN": HTTPStatus.NOT_FOUND,
+    "TRANSACTION_ABORTED": HTTPStatus.CONFLICT,
     "TRANSACTION_NOT_OPEN": HTTPStatus.CONFLICT,
     "TRANSACTION_BUSY": HTTPStatus.SERVICE_UNAVAILABLE,
     "METRICS_DISABLED": HTTPStatus.NOT_FOUND,
@@ -64,6 +65,7 @@ STATUSES: Final = {
     "CONFIGURATION_INVALID": HTTPStatus.INTERNAL_SERVER_ERROR,
     "ADDRESS_UNUSABLE": HTTPStatus.INTERNAL_SERVER_ERROR,
     "EXTRA_MISSING": HTTPStatus.NOT_IMPLEMENTED,
+    "LAKE_UNREACHABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "LAKE_UNUSABLE": HTTPStatus.INTERNAL_SERVER_ERROR,
     "NOT_ARCHIVED": HTTPStatus.NOT_FOUND,
     "FRAME_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -80,13 +82,25 @@ STATUSES: Final = {
     "HOST_NOT_ALLOWED": HTTPStatus.MISDIRECTED_REQUEST,
     "ORIGIN_NOT_ALLOWED": HTTPStatus.FORBIDDEN,
     "RECEIPT_UNKNOWN": HTTPStatus.NOT_FOUND,
+    "SCHEMA_INVALID": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "SCHEMA_INCOMPATIBLE": HTTPStatus.CONFLICT,
+    "SCHEMA_MISMATCH": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "SUBJECT_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "SCHEMA_VERSION_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "SCHEMA_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "SCHEMA_DELETED": HTTPStatus.NOT_FOUND,
+    "SCHEMA_NOT_DELETED": HTTPStatus.NOT_FOUND,
+    "SCHEMA_SETTING_MISSING": HTTPStatus.NOT_FOUND,
+    "SCHEMA_READ_ONLY": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "SCHEMA_REFERENCED": HTTPStatus.UNPROCESSABLE_ENTITY,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "IDENTITY_NOT_FOUND": HTTPStatus.NOT_FOUND,
     "PIPELINE_RUNNING": HTTPStatus.CONFLICT,
     "PIPELINE_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
     "QUERY_INVALID": HTTPStatus.BAD_REQUEST,
-    "QUERY_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "QUERY_FAILED": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "SQL_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
     "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "QUEUE_FULL": HTTPStatus.TOO_MANY_REQUESTS,
@@ -97,8 +111,11 @@ STATUSES: Final = {
     "STORE_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "STORE_REFUSED": HTTPStatus.INTERNAL_SERVER_ERROR,
     "STORE_UNSAFE": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "NOT_IN_CLUSTER": HTTPStatus.NOT_IMPLEMENTED,
     "CLUSTER_MISMATCH": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CLUSTER_EXISTS": HTTPStatus.CONFLICT,
+    "CLUSTER_MISSING": HTTPStatus.NOT_FOUND,
+    "CLUSTER_LEFT": HTTPStatus.CONFLICT,
+    "CLUSTER_RUNNING": HTTPStatus.CONFLICT,
     "CLUSTER_TOO_NEW": HTTPStatus.INTERNAL_SERVER_ERROR,
     "NODE_IN_USE": HTTPStatus.INTERNAL_SERVER_ERROR,
     "CLOCK_DIFFERENCE": HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -149,7 +166,7 @@ def problem(error: PenstockError) -> Problem:
 
 
 def _shortened(text: str) -> str:
-    """A sentence without the middle of what somebody has sent; its end says what is wrong with that."""
+    """A long sentence without its middle, which quotes input; its end says what is wrong."""
     half = DETAIL_LENGTH_MAX // 2
     return text if len(text) <= DETAIL_LENGTH_MAX else f"{text[:half]} ... {text[-half:]}"
 
@@ -177,12 +194,12 @@ def headers(error: PenstockError) -> Headers:
 def encode(document: Problem) -> bytes:
     try:
         return msgspec.json.encode(document)
-    except UnicodeEncodeError:  # Half a character, in a name that somebody has sent.
+    except UnicodeEncodeError:  # A name in the request has half of a surrogate pair.
         return msgspec.json.encode(whole_characters(msgspec.to_builtins(document)))
 
 
 def whole_response(error: PenstockError) -> bytes:
-    """All the bytes of an answer, for a connection on which no request can be understood."""
+    """A complete response, for a connection without a valid request."""
     document = problem(error)
     body = encode(document)
     head = [
@@ -196,7 +213,7 @@ def whole_response(error: PenstockError) -> bytes:
 
 
 def story(kind: type[PenstockError]) -> tuple[str, str]:
-    """What an error means and what to do, by the docstring of its class."""
+    """Meaning, cause and remedy of an error, from the docstring of its class."""
     text = " ".join((inspect.getdoc(kind) or "").replace("``", "`").split())
     meaning, _, rest = text.partition(" Cause: ")
     return meaning, rest.partition(" Do: ")[2]

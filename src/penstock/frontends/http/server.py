@@ -2,8 +2,8 @@
 
     connection ──> HttpConnection (uvicorn, httptools) ──> a task for each request ──> the app of ``app.py``
 
-uvicorn parses, frames and keeps connections alive; it opens no socket here, hears
-no signal and keeps no time, because the server (``serve.py``) does.  What is
+uvicorn parses, frames and keeps connections alive; it opens no socket here, handles
+no signal and runs no timer, because the server (``serve.py``) does.  What is
 added to it:
 
     connections     counted with those of all other listeners
@@ -31,10 +31,10 @@ from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import HttpShared
+from penstock.frontends.http.connections.sockets import PING_S, SocketConnection, is_handshake, quiet
+from penstock.frontends.http.connections.writes import JoinedWrites
 from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.http.problems import whole_response
-from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
-from penstock.frontends.http.writes import JoinedWrites
 from penstock.frontends.listener import Connections
 from penstock.frontends.origins import Origins
 from penstock.frontends.security.gateway import AuthGateway
@@ -85,7 +85,7 @@ class AsgiListener:
         return SocketConnection(self)
 
     async def drain(self) -> None:
-        """Answer what was read, then close every connection."""
+        """Answer requests that were read, then close every connection."""
         for connection in list(self.state.connections):
             connection.shutdown()
         self.end_waits()
@@ -96,7 +96,7 @@ class AsgiListener:
             await asyncio.wait(self.state.tasks)
 
     def abort(self) -> None:
-        """Cut every connection, and end what is done for them."""
+        """Close every connection at once, and cancel its requests."""
         for connection in list(self.state.connections):
             connection.transport.abort()
         for task in list(self.state.tasks):
@@ -125,20 +125,20 @@ class HttpListener(AsgiListener):
         self.shared.watch.start()
 
     async def drain(self) -> None:
-        """Answer what was read, then close every connection."""
+        """Answer requests that were read, then close every connection."""
         self.shared.draining = True
         self.shared.watch.stop()
         await super().drain()
         self.shared.consumers.close()
 
     def abort(self) -> None:
-        """Cut every connection, and end what is done for them."""
+        """Close every connection at once, and cancel its requests."""
         self.shared.watch.stop()
         super().abort()
         self.shared.consumers.close()
 
     def end_waits(self) -> None:
-        """Answer long polls."""
+        """Answer long polls now, with the messages that there are."""
         self.shared.consumers.end_waits()
 
 
@@ -148,7 +148,7 @@ class HttpConnection(HttpToolsProtocol):
         self._listener = listener
         self._counted = False
         self._head_bytes = 0
-        self._rest_bytes = 0  # Of the head, that the parser may not have told of.
+        self._rest_bytes = 0  # Of the head, not yet reported by the parser.
         self._begun = False  # A request, in the piece that has just arrived.
         self._in_head = True  # Nothing of a request has arrived, or not all of its head.
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
@@ -217,7 +217,7 @@ class HttpConnection(HttpToolsProtocol):
             self._unanswered += 1
 
     def send_400_response(self, msg: str) -> None:
-        """The parser has given up: because of a limit, or because that is no HTTP."""
+        """The parser has failed: a limit was exceeded, or the input is not HTTP."""
         self.refuse(self._refusal or RequestInvalid(part="head", why=msg.rstrip(".").lower()))
 
     def on_response_complete(self) -> None:
@@ -232,7 +232,7 @@ class HttpConnection(HttpToolsProtocol):
         return super()._should_upgrade() and self.scope["method"] == "GET" and is_handshake(self.headers)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """It is answered as if nothing had been said of it."""
+        """Unsupported upgrades are ignored without a warning."""
 
     def handle_websocket_upgrade(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
@@ -244,7 +244,7 @@ class HttpConnection(HttpToolsProtocol):
     # Inside.
 
     def refuse(self, error: PenstockError) -> None:
-        """Say why, and close, once the requests before are answered; nothing more is looked at."""
+        """Send an error and close, once earlier requests are answered; further input is ignored."""
         self._refusal = error
         self._stop_watching()
         cycle = self.cycle
@@ -260,7 +260,7 @@ class HttpConnection(HttpToolsProtocol):
             self._end()
 
     def _end(self) -> None:
-        """The last words, and the end."""
+        """Send the last response and close."""
         assert self._refusal is not None
         self._unset_keepalive_if_required()
         if self.transport.is_closing():
@@ -281,7 +281,7 @@ class HttpConnection(HttpToolsProtocol):
             raise self._refusal
 
     def _count_rest(self, size: int) -> None:
-        """A header is told of when it has ended; so one that does not end is bounded by what arrives."""
+        """Bound a header that does not end: the parser reports headers only when they are complete."""
         if self._begun or self._refusal is not None:
             return
         self._rest_bytes += size
@@ -291,7 +291,7 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def _arriving(self) -> bool:
-        """Whether the client has more to send before it can be answered."""
+        """Whether the request has not arrived completely."""
         if self._in_head:
             return self.cycle is None or self._head_bytes > 0
         return self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
@@ -311,7 +311,7 @@ class HttpConnection(HttpToolsProtocol):
         self._watch = None
         if not self._arriving:
             return
-        if self.flow.read_paused:  # It is not the client who is slow.
+        if self.flow.read_paused:  # The client is not slow.
             self._watch_out()
             return
         if self.cycle is not None and self.cycle.response_started:

@@ -1,6 +1,6 @@
 """The one table of Kafka's APIs: what is offered here, and who answers it.
 
-Each family of APIs has a module with its handlers and a list of its own; ApiVersions tells clients of all
+Each family of APIs has a module with its handlers and a list of its own; ApiVersions lists all
 of them.
 """
 

@@ -26,14 +26,14 @@ RequestT_co = TypeVar("RequestT_co", bound=KafkaMessage, covariant=True)
 
 
 class Later:
-    """What a handler returns that will answer by ``call.answer``."""
+    """Returned by handlers that will respond later, by ``call.answer``."""
 
 
 LATER: Final = Later()
 
 
 class CallConnection(Protocol):
-    """What a call needs of its connection."""
+    """The part of the connection that a call uses."""
 
     apis: Mapping[int, "Api"]
 
@@ -76,6 +76,11 @@ class KafkaCall(Generic[RequestT_co]):
         return self.session.shared.gateway.owners
 
     @property
+    def accepts_replication(self) -> bool:
+        """Whether a replication factor above one is accepted: in a cluster the store has the copies."""
+        return self.shared.settings.accept_replication or bool(self.owners.nodes())
+
+    @property
     def apis(self) -> Mapping[int, "Api"]:
         return self._connection.apis
 
@@ -85,11 +90,11 @@ class KafkaCall(Generic[RequestT_co]):
         return self.session.shared
 
     def answer(self, response: KafkaMessage | None) -> None:
-        """Send it, as soon as all earlier requests are answered; None for a request that wants no answer."""
+        """Send the response once all earlier requests are answered; None for a request without one."""
         self._connection.answered(self, response)
 
     def refuse(self, error: BaseException) -> None:
-        """Answer with an error of the whole request."""
+        """Respond with an error of the whole request."""
         self._connection.refused(self, error)
 
     async def run(self, work: Work[T]) -> T:
@@ -106,7 +111,7 @@ def by_partition(
     topic: Callable[[str, list[T]], TopicT],
     partition: Callable[[str, AskedT], T],
 ) -> list[TopicT]:
-    """The answers to a request about topics, each with the answers for its partitions."""
+    """The results of a request about topics, each with the results of its partitions."""
     return [topic(name, [partition(name, asked) for asked in partitions]) for name, partitions in topics]
 
 
@@ -116,14 +121,14 @@ Refusal = Callable[[Any, int], KafkaMessage]
 
 
 class Api:
-    """What one of Kafka's APIs does here."""
+    """One of Kafka's APIs: its messages, its handler and the versions that are offered."""
 
     def __init__(
         self,
-        *,
         request: type[KafkaMessage],
         response: type[KafkaMessage],
         handler: Handler,
+        *,
         refusal: Refusal | None = None,
         pipelined: bool = False,
         unauthenticated: bool = False,
@@ -145,7 +150,7 @@ class Api:
         self.flexible = request.FLEXIBLE  # From this version on.
 
     def refused(self, request: KafkaMessage, code: int) -> KafkaMessage | None:
-        """The answer to a request that failed as a whole; None if there is no such answer."""
+        """The response to a request that has failed as a whole; None if it has none."""
         if self.refusal is not None:
             return self.refusal(request, code)
         if "error_code" in self.response.__struct_fields__:

@@ -1,7 +1,7 @@
 """What this server is and speaks: ApiVersions, DescribeCluster, DescribeQuorum.
 
 The nodes are those of the cluster; without one there is this server only.  Every node takes requests for a
-controller.  Tools that look at Kafka's log of metadata are told of a quorum of one, led by the node that
+controller.  Tools that ask for Kafka's metadata quorum see a quorum of one, led by the node that
 they ask."""
 
 import re
@@ -65,7 +65,7 @@ def api_versions(call: KafkaCall[ApiVersionsRequest]) -> ApiVersionsResponse:
 
 
 def describe_cluster(call: KafkaCall[DescribeClusterRequest]) -> DescribeClusterResponse:
-    """The brokers.  Controllers have an address of their own in Kafka, and none here."""
+    """The brokers of the cluster.  Controllers have addresses of their own in Kafka, but not here."""
     kind = call.request.endpoint_type
     if kind != BROKERS:
         known = kind == CONTROLLERS
@@ -110,12 +110,7 @@ def _quorum(
 
 
 APIS = (
-    Api(
-        request=ApiVersionsRequest,
-        response=ApiVersionsResponse,
-        handler=api_versions,
-        unauthenticated=True,
-    ),
-    Api(request=DescribeClusterRequest, response=DescribeClusterResponse, handler=describe_cluster),
-    Api(request=DescribeQuorumRequest, response=DescribeQuorumResponse, handler=describe_quorum),
+    Api(ApiVersionsRequest, ApiVersionsResponse, api_versions, unauthenticated=True),
+    Api(DescribeClusterRequest, DescribeClusterResponse, describe_cluster),
+    Api(DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum),
 )

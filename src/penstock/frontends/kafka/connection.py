@@ -1,4 +1,4 @@
-"""One connection of Kafka's protocol: frames in, calls to the handlers, answers out in the requests' order.
+"""One connection of Kafka's protocol: splits frames, calls handlers, sends responses in request order.
 
     data_received ──> frames ──> begin: decode, handler(call)
                                      │ at once, by a task, or when the broker calls back
@@ -9,9 +9,9 @@
     I2  a request begins when all before it are answered, or when it and they are pipelined (Produce): so a
         client sees what it did before, and a producer's batches reach the log in their order
 
-A fetch that waits for messages would hold back what comes behind it; it is told to hurry, and answers with
-what there is.  A frame that cannot be read ends the connection, as it does in Kafka: there is no telling
-what comes next.
+A fetch that waits for messages would delay the requests after it; ``hurry`` makes it answer with what there
+is.  A frame that cannot be decoded closes the connection, as it does in Kafka: what follows it cannot be
+trusted.
 
 Its own limits are the number of requests that wait and their bytes; the others are those of every
 ``ServerConnection``.
@@ -46,7 +46,7 @@ WAITING_MAX: Final = 1000  # Requests of one connection that were read and have 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class KafkaHost(FramedListener["KafkaConnection"]):
-    """What a connection needs of its listener."""
+    """The part of the listener that a connection uses."""
 
     apis: Mapping[int, Api]
 
@@ -95,7 +95,7 @@ class KafkaConnection(ServerConnection):
             task.cancel()
         for call in list(self._begun):
             if call.hurry is not None:
-                call.hurry()  # Nobody is there to be answered.
+                call.hurry()  # There is no client to answer.
         self._begun.clear()
         self.session.leave()
 
@@ -117,7 +117,7 @@ class KafkaConnection(ServerConnection):
             self._end_if_drained()
 
     def _begin(self, body: bytes) -> bool:
-        """Begin a request; False if it has to wait for those before it."""
+        """Start a request; False if it has to wait for earlier ones."""
         if self.session.bare is not None:
             return self._begin_bare(body)
         frame = memoryview(body)
@@ -140,7 +140,7 @@ class KafkaConnection(ServerConnection):
         return True
 
     def _begin_bare(self, body: bytes) -> bool:
-        """Of a login that is not in Kafka's messages, each frame waits for the answer to the one before."""
+        """Start a frame of a login without Kafka's messages; it waits for the response to the one before."""
         if not self._begun and not self._tasks:
             self._frames.popleft()
             self._waiting_bytes -= len(body)
@@ -167,7 +167,7 @@ class KafkaConnection(ServerConnection):
             raise ProtocolViolation(why=f"there is no API {head.key}")
         version = head.version
         if not self.session.known and not api.unauthenticated:
-            raise ProtocolViolation(why=f"{api.request.__name__} comes after a login, not before")
+            raise ProtocolViolation(why=f"{api.request.__name__} requires a login first")
         first, last = api.offered
         if not first <= version <= last:
             if head.key != API_VERSIONS:
@@ -213,7 +213,7 @@ class KafkaConnection(ServerConnection):
     # Answers.
 
     def answered(self, call: KafkaCall[Any], response: KafkaMessage | None) -> None:
-        """The answer of a call, which may have to wait for those before it."""
+        """Take the response of a call; it is sent after those of earlier requests."""
         assert call.parts is None, "a request is answered once"
         if response is None:
             call.parts = []
@@ -234,7 +234,7 @@ class KafkaConnection(ServerConnection):
             self._send()
 
     def refused(self, call: KafkaCall[Any], error: BaseException) -> None:
-        """The answer of a call that failed as a whole."""
+        """Take the error of a call that has failed as a whole."""
         code = code_of(error)
         response = call.api.refused(call.request, code)
         if response is None:
@@ -244,7 +244,7 @@ class KafkaConnection(ServerConnection):
             self.answered(call, response)
 
     def _put(self, parts: list[Any]) -> None:
-        """Add an answer to the next write."""
+        """Add a response to the next write."""
         if self._ending:
             return
         for part in parts:
@@ -254,7 +254,7 @@ class KafkaConnection(ServerConnection):
             self._flush(turn_ends=False)
 
     def _send(self) -> None:
-        """Write what was answered: at once if nothing is in flight, else at the end of the turn."""
+        """Write the responses: at once if nothing is in flight, otherwise at the end of the turn."""
         if not self._out:
             return
         if not self._begun:
@@ -274,7 +274,7 @@ class KafkaConnection(ServerConnection):
                 call.hurry()
 
     def hurry(self) -> None:
-        """Answer what waits for messages, but not what waits for other clients."""
+        """End requests that wait for messages, but not those that wait for other clients."""
         for call in list(self._begun):
             if call.hurry is not None and not call.api.waits:
                 call.hurry()

@@ -1,8 +1,8 @@
-"""What an error of the broker is called in Kafka's protocol.
+"""Error codes of Kafka's protocol for errors of the broker.
 
-One table, by the error's code.  A client looks at the number only, and what it does then depends on it: give
-up, look for the leader again, wait and repeat.  So a number is chosen by what the client should do next.
-What is not here does not come out of what this front end asks for; it would be told as a fault of the server.
+One table, by the error's code.  What a client does next depends on the number alone: give up, look for the
+leader again, or wait and retry.  So a number is chosen by what the client should do next.  Errors that are
+not listed cannot result from this front end's requests; they would be sent as UNKNOWN_SERVER_ERROR.
 """
 
 import logging
@@ -28,6 +28,7 @@ CODES: Final = {
     "BATCH_INVALID": Code.CORRUPT_MESSAGE,
     "RECORDS_INVALID": Code.INVALID_RECORD,  # And not the number before, which clients retry.
     "KEY_MISSING": Code.INVALID_RECORD,
+    "SCHEMA_MISMATCH": Code.INVALID_RECORD,
     "TOPIC_NOT_FOUND": Code.UNKNOWN_TOPIC_OR_PARTITION,
     "TOPIC_EXISTS": Code.TOPIC_ALREADY_EXISTS,
     "LIMIT_REACHED": Code.POLICY_VIOLATION,
@@ -44,6 +45,7 @@ CODES: Final = {
     # Clients abort, take a new epoch and go on.  OUT_OF_ORDER_... would be fatal to librdkafka.
     "SEQUENCE_REUSED": Code.UNKNOWN_PRODUCER_ID,
     "PRODUCER_UNKNOWN": Code.INVALID_PRODUCER_ID_MAPPING,
+    "TRANSACTION_ABORTED": Code.INVALID_TXN_STATE,
     "TRANSACTION_NOT_OPEN": Code.INVALID_TXN_STATE,
     "FRAME_TOO_LARGE": Code.MESSAGE_TOO_LARGE,
     "PROTOCOL_VIOLATION": Code.INVALID_REQUEST,
@@ -58,7 +60,6 @@ CODES: Final = {
     "METADATA_STALE": Code.NOT_LEADER_OR_FOLLOWER,
     "NOT_OWNER": Code.NOT_LEADER_OR_FOLLOWER,
     "NOT_CACHED": Code.KAFKA_STORAGE_ERROR,  # Clients retry it.
-    "NOT_IN_CLUSTER": Code.INVALID_REQUEST,
     "TRANSACTION_BUSY": Code.CONCURRENT_TRANSACTIONS,
     "OVERLOADED": Code.REQUEST_TIMED_OUT,
     "QUOTA_EXCEEDED": Code.THROTTLING_QUOTA_EXCEEDED,
@@ -70,7 +71,7 @@ CODES: Final = {
 
 
 def code_of(error: BaseException) -> int:
-    """The number for a client; a fault of ours is told as such, and the log says more."""
+    """Kafka's error code; an internal error is reported as such, with details in the server's log."""
     if isinstance(error, PenstockError):
         return CODES.get(error.code, Code.UNKNOWN_SERVER_ERROR)
     logger.error("a request failed by a bug", exc_info=error)
@@ -78,19 +79,19 @@ def code_of(error: BaseException) -> int:
 
 
 def topic_code(error: PenstockError, name: str) -> int:
-    """The same for a topic that was asked for by name: none can have one that Kafka does not allow."""
+    """``code_of`` for a topic that was requested by name, which may be one that Kafka does not allow."""
     if error.code == "TOPIC_NOT_FOUND" and (not NAME.fullmatch(name) or name in (".", "..")):
         return Code.INVALID_TOPIC_EXCEPTION
     return code_of(error)
 
 
 def cluster_code(error: PenstockError) -> int:
-    """The same for what is asked of the cluster, and not of a topic."""
+    """``code_of`` for a request about the cluster, not about a topic."""
     return Code.CLUSTER_AUTHORIZATION_FAILED if isinstance(error, Forbidden) else code_of(error)
 
 
 def words_of(error: BaseException) -> str:
-    """The sentence beside the number, where a version has room for one."""
+    """The error message, for versions that have one."""
     if isinstance(error, PenstockError):
         return str(public(error))
     return f"the server failed: {type(error).__name__}; its log says more"

@@ -16,7 +16,6 @@ from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
@@ -26,6 +25,7 @@ from penstock.wire.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from penstock.wire.kafka.messages.parts import TopicCursor
 
 PARTITIONS_MAX = 2000  # In one answer to DescribeTopicPartitions.
 ALL_IF_EMPTY = 0  # In this version no list is said by an empty one.
@@ -39,7 +39,7 @@ def metadata(call: KafkaCall[MetadataRequest]) -> MetadataResponse | Awaitable[M
 
 
 def _new(call: KafkaCall[MetadataRequest], asked: list[MetadataRequestTopic]) -> list[str]:
-    """The names of topics that are to be made."""
+    """The names of topics to create."""
     if not call.request.allow_auto_topic_creation:
         return []
     creatable = call.shared.gateway.is_creatable
@@ -49,7 +49,7 @@ def _new(call: KafkaCall[MetadataRequest], asked: list[MetadataRequestTopic]) ->
 async def _made(
     call: KafkaCall[MetadataRequest], asked: list[MetadataRequestTopic], new: list[str]
 ) -> MetadataResponse:
-    """The same when these are made, as far as they may be; others are served meanwhile."""
+    """Create the missing topics that may be created, then respond."""
     failures: dict[str, PenstockError] = {}
     for name in new:
         try:
@@ -127,7 +127,7 @@ def _described(
 def describe_topic_partitions(
     call: KafkaCall[DescribeTopicPartitionsRequest],
 ) -> DescribeTopicPartitionsResponse:
-    """Topics by name in their order, from a place on, and up to so many partitions."""
+    """Topics by name, in order, from a cursor on, and up to this many partitions."""
     asked = call.request
     names = sorted(topic.name for topic in asked.topics) or call.operations.topics()
     answer = DescribeTopicPartitionsResponse()
@@ -144,15 +144,13 @@ def describe_topic_partitions(
                 continue
             first = asked.cursor.partition_index if name == asked.cursor.topic_name else 0
         if not left:
-            answer.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=first)
+            answer.next_cursor = TopicCursor(topic_name=name, partition_index=first)
             return answer
         topic, following = _detailed(call, name, first, left)
         answer.topics.append(topic)
         left -= len(topic.partitions)
         if following:
-            answer.next_cursor = DescribeTopicPartitionsResponseCursor(
-                topic_name=name, partition_index=following
-            )
+            answer.next_cursor = TopicCursor(topic_name=name, partition_index=following)
             return answer
     return answer
 
@@ -160,7 +158,7 @@ def describe_topic_partitions(
 def _detailed(
     call: KafkaCall[DescribeTopicPartitionsRequest], name: str, first: int, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
-    """A topic from a partition on; and where to go on, if that is not all of it."""
+    """A topic from a partition on, and the partition to continue with, if that is not all of it."""
     try:
         layout = call.operations.layout(name)
     except PenstockError as error:
@@ -191,10 +189,6 @@ def _detailed(
 
 
 APIS = (
-    Api(request=MetadataRequest, response=MetadataResponse, handler=metadata),
-    Api(
-        request=DescribeTopicPartitionsRequest,
-        response=DescribeTopicPartitionsResponse,
-        handler=describe_topic_partitions,
-    ),
+    Api(MetadataRequest, MetadataResponse, metadata),
+    Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_topic_partitions),
 )

@@ -1,4 +1,4 @@
-"""Who a client is: SaslHandshake, SaslAuthenticate.
+"""Authentication of clients: SaslHandshake, SaslAuthenticate.
 
     PLAIN             a user's name and password; or any name, with an API key in the place of the password
     SCRAM-SHA-256     a user's name and a proof that the client knows the password
@@ -34,10 +34,10 @@ FAILED_S: Final = 0.5
 
 
 def handshake(call: KafkaCall[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    """Agree on how the client shows who it is."""
+    """Agree on the mechanism of authentication."""
     session = call.session
     code = Code.NONE
-    if session.known:  # This server asks nobody, or knows already.
+    if session.known:  # No login is required, or the client has logged in.
         return SaslHandshakeResponse(error_code=Code.ILLEGAL_SASL_STATE)
     if call.request.mechanism not in MECHANISMS:
         code = Code.UNSUPPORTED_SASL_MECHANISM
@@ -67,7 +67,7 @@ async def authenticate(call: KafkaCall[SaslAuthenticateRequest]) -> SaslAuthenti
 
 
 async def _bare(session: KafkaSession, data: bytes) -> bytes:
-    """The same for a client that does not put it into Kafka's messages; it has no words for a failure."""
+    """A login message of a client that sends it without Kafka's messages; failures have no error message."""
     try:
         answer = await _answered(session, data)
     except PenstockError:
@@ -79,7 +79,7 @@ async def _bare(session: KafkaSession, data: bytes) -> bytes:
 
 
 async def _answered(session: KafkaSession, data: bytes) -> bytes:
-    """The next message of the server; a client that completes the login is admitted."""
+    """The next message of the server; admits a client that has completed the login."""
     if session.mechanism == PLAIN:
         session.admit(await _plain(session, data))
         return b""
@@ -101,27 +101,16 @@ async def _plain(session: KafkaSession, data: bytes) -> Identity:
 
 
 def _scram(session: KafkaSession, data: bytes) -> tuple[bytes, Identity | None]:
-    """The answer, and who it is if that is clear now."""
+    """The response, and the identity once it is known."""
     gateway = session.shared.gateway
     if session.scram is None:
-        session.scram = gateway.scram(session.mechanism, session.address)
+        session.scram = gateway.scram(session.mechanism)
     if not session.scram.begun:
         return session.scram.first(data), None
-    answer = session.scram.final(data)
-    return answer, gateway.scram_fitted(session.scram, session.address)
+    return gateway.scram_final(session.scram, data, session.address)
 
 
 APIS = (
-    Api(
-        request=SaslHandshakeRequest,
-        response=SaslHandshakeResponse,
-        handler=handshake,
-        unauthenticated=True,
-    ),
-    Api(
-        request=SaslAuthenticateRequest,
-        response=SaslAuthenticateResponse,
-        handler=authenticate,
-        unauthenticated=True,
-    ),
+    Api(SaslHandshakeRequest, SaslHandshakeResponse, handshake, unauthenticated=True),
+    Api(SaslAuthenticateRequest, SaslAuthenticateResponse, authenticate, unauthenticated=True),
 )

@@ -49,13 +49,13 @@ class KafkaListener(KafkaHost):
         return KafkaConnection(self)
 
     async def drain(self) -> None:
-        """Answer what was read, and close every connection."""
+        """Answer requests that were read, and close every connection."""
         self.shared.shares.stop()
         await super().drain()
         self.shared.shares.close()
 
     def hurry(self) -> None:
-        """Answer what waits for messages with what there is; for a clock that stands."""
+        """End requests that wait for messages; for tests, whose clock stands still."""
         for connection in list(self.connections.open):
             connection.hurry()
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and what all connections have in common."""
+"""The identity of a connection, and what all connections of a listener share."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -14,7 +14,7 @@ from penstock.frontends.security.scram import ScramLogin
 
 
 class KafkaShared:
-    """What the connections of one listener have in common."""
+    """What all connections of one listener share."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class KafkaShared:
         self.clock = clock
         self.defaults = defaults  # What a new topic is like.
         self.cluster_id = gateway.cluster_id()
-        self.shares = Shares(broker, clock)
+        self.shares = Shares(broker, clock, gateway)
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
-        # Where all clients are told to come; None: wherever each has reached us.
+        # The advertised address; None: the one that each client has connected to.
         self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)
 
 
@@ -60,7 +60,7 @@ class KafkaSession:
             self.admit(NOBODY)
 
     def admit(self, identity: Identity) -> None:
-        """From now on it is known who is there, and what that one may do."""
+        """The client has logged in: use its operations from now on."""
         self._operations = self.shared.gateway.operations(identity)
         self.leave()
         self._admitted = self.shared.gateway.enter(identity, lambda _: self.end())
@@ -76,19 +76,19 @@ class KafkaSession:
     def operations(self) -> BrokerOperations:
         """The broker's operations, as far as this client may call them."""
         if self._operations is None:
-            raise Unauthenticated(why="this server asks for a login by SASL")
+            raise Unauthenticated(why="this server requires a login by SASL")
         return self._operations
 
     @property
     def names(self) -> Mapping[bytes, str]:
-        """The topics' names by their ids, as they are now."""
+        """The current names of topics by their ids."""
         if self._names is None:
             self._names = self.operations.topic_names()
         return self._names
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Where clients find each node: in a cluster as it is advertised, else where this client is."""
+        """The address of each node: advertised in a cluster, otherwise the one that this client uses."""
         owners = self.shared.gateway.owners
         nodes = {node: (each.host, each.kafka) for node, each in owners.nodes().items() if each.kafka}
         return {owners.node: self.shared.advertised or self.reached} | nodes

@@ -1,4 +1,4 @@
-"""Where a share group begins, in Kafka's words: earliest, latest, or so long ago."""
+"""The start of a share group in Kafka's terms: earliest, latest, or a duration."""
 
 import re
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "
 
 
 def start_of(text: str, now_ms: int) -> Start:
-    """Where a share group begins."""
+    """The start option for a share group."""
     if text == "earliest":
         return "earliest"
     if text == "latest":

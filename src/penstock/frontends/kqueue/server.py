@@ -12,7 +12,7 @@ from penstock.frontends.security.gateway import AuthGateway
 
 
 class KQueueProtocol:
-    """Selects the connections of KQueue's clients, and answers those that nobody understands."""
+    """Selects the connections of KQueue's clients, and refuses those of unknown protocols."""
 
     def __init__(self, broker: EmbeddedAsyncBroker, gateway: AuthGateway) -> None:
         self.shared = KQueueShared(broker, gateway)
@@ -28,7 +28,7 @@ class KQueueProtocol:
     def unknown(self, data: bytes) -> bytes:
         """The answer to a connection that begins with these bytes, if there is no dispatcher for them."""
         if data[0] in COMMANDS:
-            refusal = Unauthenticated(why="this server asks for a login, which KQueue's protocol has not")
+            refusal = Unauthenticated(why="this server requires a login, and KQueue's protocol has none")
             return f"ERR {refusal}\n".encode()
         return f"{unknown_command(data[0])}\n".encode()
 

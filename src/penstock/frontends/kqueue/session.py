@@ -57,7 +57,7 @@ Fields = dict[str, Any]
 
 
 class BodyError(Exception):
-    """A body that is not the JSON its command wants."""
+    """The body of a command is not the expected JSON."""
 
 
 class KQueueConnection(Protocol):
@@ -98,7 +98,7 @@ class KQueueSession:
     def __init__(self, connection: KQueueConnection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
-        self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.
+        self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients have no login.
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._gone = False
         self._private_group = f"{shared.private}{secrets.token_hex(8)}"
@@ -125,7 +125,7 @@ class KQueueSession:
         return f"ERR {error}\n".encode()
 
     def pause(self) -> None:
-        """The client does not read."""
+        """The client does not read: pause pushes."""
         for subscription in self._subscriptions.values():
             subscription.pause()
 
@@ -137,10 +137,10 @@ class KQueueSession:
         self.pause()
 
     def lost(self) -> None:
-        """What was not acknowledged goes back at once.
+        """The connection was lost: release unacknowledged messages at once.
 
-        The attempt counts, unless it is the server that ends: the protocol has no way to say goodbye, so a
-        client that closes its connection cannot be told from one that died of a message.
+        The attempt counts, unless it is the server that ends: the protocol has no request for leaving, so
+        a client that closes its connection looks like one that crashed on a message.
         """
         self._gone = True
         for subscription in self._subscriptions.values():
@@ -148,11 +148,11 @@ class KQueueSession:
         self._subscriptions.clear()
 
     def delete_group(self, topic: str, group: str) -> Any:
-        """The work of deleting the private group of a subscription that has ended."""
+        """Delete the private group of a subscription that has ended."""
         return self._operations.delete_group(topic, group)
 
     def ended(self, subscription: "Subscription") -> None:
-        """Its topic or its group is gone; the client may subscribe again."""
+        """The topic or group of a subscription was deleted; the client may subscribe again."""
         self._subscriptions = {
             key: each for key, each in self._subscriptions.items() if each is not subscription
         }
@@ -247,7 +247,7 @@ class KQueueSession:
         """Delete the private groups that a killed server has left behind: they have no consumers.
 
         Neither has a group of this server whose consumer is being opened; such groups have its prefix and are
-        left to their sessions.  Those of other nodes of a cluster cannot be told from abandoned ones.
+        left to their sessions.  Those of other nodes of a cluster look like abandoned ones.
         """
         if topic in self.shared.swept or self.shared.gateway.owners.nodes():
             return
@@ -277,7 +277,7 @@ class KQueueSession:
             self._say(f"ERR {public(error)}")
             return
         logger.error("a request failed by a bug", exc_info=error)
-        self._say("ERR the server failed; its log says more")
+        self._say("ERR internal error; see the server's log")
 
 
 class Subscription:
@@ -309,7 +309,7 @@ class Subscription:
             self._running = running
 
     def pause(self) -> None:
-        """Take nothing from the broker for now."""
+        """Stop receiving from the broker for now."""
         self._paused = True
         if self._running is not None and self._running.call_off():
             self._running = None
@@ -343,7 +343,7 @@ class Subscription:
         self._held.setdefault(name, {})[self] = message
         self._names.pop(name, None)
         self._names[name] = None
-        if len(self._names) > IN_FLIGHT_MAX:  # The broker lends no more: the oldest is lost.
+        if len(self._names) > IN_FLIGHT_MAX:  # The broker leases no more than that: forget the oldest.
             self._forget(next(iter(self._names)))
 
     def _forget(self, name: str) -> None:
@@ -362,7 +362,7 @@ class Subscription:
         self._broker.start(self._consumer.ack([message], []), then)
 
     def close(self, disconnected: bool = False) -> None:
-        """Give back what is held; the attempt counts if the connection was lost."""
+        """Release held messages; the attempt counts if the connection was lost."""
         self.pause()
         self._closed = True
         for name in list(self._names):
@@ -377,7 +377,7 @@ class Subscription:
 
 
 def unknown_command(opcode: int) -> str:
-    """What KQueue says to an opcode it does not know."""
+    """KQueue's response to an unknown opcode."""
     return f"ERR Unknown Command Type: {opcode:x}"
 
 

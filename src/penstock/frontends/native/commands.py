@@ -9,12 +9,12 @@ with docs/protocols/native.md by a test.
 """
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from penstock.broker.frontend import BatchConsumer
-from penstock.config.broker import GroupOptions, TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import (
     Closed,
     FrameTooLarge,
@@ -28,9 +28,11 @@ from penstock.frontends.native.publishing import publish
 from penstock.frontends.native.session import Command, Commands, NativeSession
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.model.failure import Failure
+from penstock.model.owners import topic_owners
 from penstock.operations.call import Call
 from penstock.operations.calls import CALLS
 from penstock.operations.codec import encode_answer, message_of, wire_receipt
+from penstock.operations.consumers import consumer_options
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import (
@@ -60,10 +62,10 @@ def _done(correlation: int, _: Any) -> bytes:
 
 
 def hello(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Agree on a version, and find out who is there."""
+    """Agree on a version, and authenticate the client."""
     request = decode_body(body, Hello)
     if session.greeted:
-        raise ProtocolViolation(why="a client says hello once")
+        raise ProtocolViolation(why="a connection has only one hello")
     if native.VERSION not in request.versions:
         offered = ", ".join(map(str, request.versions))
         raise VersionUnsupported(offered=offered, supported=str(native.VERSION))
@@ -92,6 +94,7 @@ def _welcome(session: NativeSession) -> Welcome:
         requests_max=shared.requests_max,
         receive_messages_max=shared.receive_messages_max,
         resume_ms=shared.resumable.resume_ms,
+        node=shared.gateway.owners.node,
     )
 
 
@@ -103,20 +106,14 @@ def ping(session: NativeSession, correlation: int, _: bytes) -> None:
 
 
 def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
-    """What a client must know to encode batches for a topic."""
+    """The settings that a client needs to encode batches for a topic."""
     topic = decode_body(body, str)
 
     def described(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
         version, settings = found
         session.shared.remember(topic, version, native.DURABILITIES.index(settings.durability))
-        nodes = session.shared.gateway.owners.nodes()
-        owner_of = session.shared.gateway.owners.owner_of
-        body = Metadata(
-            version=version,
-            settings=settings,
-            owners=[owner_of(topic, number) for number in range(settings.partitions)] if nodes else [],
-            nodes={node: (each.host, each.native) for node, each in nodes.items() if each.native},
-        )
+        where = topic_owners(session.shared.gateway.owners, topic, settings.partitions)
+        body = Metadata(version=version, settings=settings, owners=where.owners, nodes=where.nodes)
         return ok_frame(correlation, body)
 
     session.start(session.operations.metadata(topic), correlation, described)
@@ -150,7 +147,7 @@ def publish_messages(session: NativeSession, correlation: int, body: bytes) -> N
 
 
 def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Open a consumer, or go on with one that lost its connection."""
+    """Open a consumer, or resume one that has lost its connection."""
     request = decode_body(body, OpenConsumer)
     session.check_room()
     resumable = session.shared.resumable
@@ -189,20 +186,19 @@ def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None
             found.inner.keep(request.held, request.positions), correlation, lambda *_: opened(found, True)
         )
         return
-    options = cast("GroupOptions", request.options)
     open_one = session.operations.own_consumer if request.here else session.operations.batch_consumer
-    work = open_one(request.topic, request.group, request.consumer_id, request.max_in_flight, options)
+    work = open_one(request.topic, request.group, consumer_options(request))
     session.start(work, correlation, made)
 
 
 def close_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Give back what the consumer holds."""
+    """Close a consumer and release its leases."""
     consumer = session.remove(native.decode_consumer(body))
     session.shared.resumable.close(consumer, session.then(correlation, _done))
 
 
 def receive(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Wait for messages; for none at all: end the waits that are under way."""
+    """Wait for messages; a request for none ends all waits of the consumer."""
     number, max_messages, wait_ms = native.decode_receive(body)
     if max_messages == 0:
         session.consumer(number).call_off()
@@ -213,7 +209,7 @@ def receive(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def credit(session: NativeSession, _: int, body: bytes) -> None:
-    """Push so many messages more; not answered."""
+    """Allow this many more pushed messages; there is no response."""
     number, added = native.decode_credit(body)
     consumer = session.consumer(number)
     session.connection.answer(b"")
@@ -239,21 +235,21 @@ def reject(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def extend(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Keep these leases; the answer names those that are lost."""
+    """Extend leases; the response names those that are lost."""
     request = decode_body(body, ExtendBody)
     work = session.consumer(request.consumer).inner.extend(request.leases, request.duration_ms)
     session.start(work, correlation, ok_frame)
 
 
 def commit(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Stream groups: everything before these offsets is done."""
+    """Stream groups: commit these offsets."""
     number, positions = native.decode_commit(body)
     work = session.consumer(number).inner.commit(dict(positions))
     session.start(work, correlation, _done)
 
 
 def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Stream groups: stay a member."""
+    """Stream groups: send a heartbeat."""
     inner = session.consumer(native.decode_consumer(body)).inner
     if inner.closed:
         raise Closed(what="consumer")
@@ -261,7 +257,7 @@ def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def ack_and_publish(session: NativeSession, correlation: int, body: bytes) -> None:
-    """These are done and those go out, or neither."""
+    """Ack messages and publish outputs, atomically."""
     request = decode_body(body, AckAndPublish)
     outputs = [(topic, message_of(message)) for topic, message in request.outputs]
     work = session.consumer(request.consumer).inner.ack_and_publish(request.runs, outputs)
@@ -269,7 +265,7 @@ def ack_and_publish(session: NativeSession, correlation: int, body: bytes) -> No
 
 
 def fetch(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Batches as they lie in the log; large ones are sent as they were read, and not copied into a frame."""
+    """Batches as they are stored; large ones are sent without a copy into a frame."""
     topic, partition, offset, max_bytes, journal = native.decode_fetch(body)
 
     def then(found: Any, error: BaseException | None) -> None:
@@ -291,7 +287,7 @@ def fetch(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def by_name(calls: Mapping[str, Call]) -> Command:
-    """Everything that is not in a hurry: the operation of this table that the request names."""
+    """CALL: the operation that the request names."""
 
     def call(session: NativeSession, correlation: int, body: bytes) -> None:
         name, raw = decode_call(body)
@@ -299,10 +295,7 @@ def by_name(calls: Mapping[str, Call]) -> Command:
         if described is None:
             raise OperationUnknown(operation=name[:100])
         arguments: Any = decode_body(bytes(raw), described.arguments, 0)
-        values = [
-            message_of(value) if isinstance(value, WireMessage) else value
-            for value in msgspec.structs.astuple(arguments)
-        ]
+        values = [_argument(value) for value in msgspec.structs.astuple(arguments)]
         result = getattr(session.operations, name)(*values)
         if isinstance(result, Generator):
             session.start(result, correlation, _answer)
@@ -310,6 +303,15 @@ def by_name(calls: Mapping[str, Call]) -> Command:
             session.connection.answer(_answer(correlation, result))
 
     return call
+
+
+def _argument(value: Any) -> Any:
+    """An argument as a program passes it."""
+    if isinstance(value, WireMessage):
+        return message_of(value)
+    if isinstance(value, list) and value and isinstance(value[0], WireMessage):
+        return [message_of(each) for each in value]
+    return value
 
 
 def _answer(correlation: int, result: Any) -> bytes:

@@ -24,24 +24,24 @@ from penstock.wire.native import HEADER_BYTES
 
 
 class Dispatcher(Protocol):
-    """Handles the requests of a connection, in the protocol that it speaks."""
+    """Handles the requests of a connection in its protocol."""
 
     def handle(self, opcode: int, body: bytes) -> None:
         """One frame; answered by ``connection.answer``, now or later."""
         ...
 
     def refusal(self, error: PenstockError) -> bytes:
-        """The answer that says why the connection is closed."""
+        """The last response, which says why the connection is closed."""
         ...
 
     def pause(self) -> None:
-        """The client does not read: push nothing more."""
+        """The client does not read: pause pushes."""
         ...
 
     def resume(self) -> None: ...
 
     def drain(self) -> None:
-        """The server is about to stop: end every wait, begin none."""
+        """The server is about to stop: end all waits, begin none."""
         ...
 
     def lost(self) -> None: ...
@@ -65,7 +65,7 @@ class PortProtocol(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class NativeHost(FramedListener["NativeConnection"]):
-    """What a connection needs of its listener."""
+    """The part of the listener that a connection uses."""
 
     requests_max: int  # Unanswered, of one connection.
 
@@ -121,7 +121,7 @@ class NativeConnection(ServerConnection):
     # Called by the dispatcher.
 
     def answer(self, data: bytes) -> None:
-        """Send the answer to one request; an empty one for a request that wants none.
+        """Send the response to one request; empty for a request without one.
 
         The last answer that the client waits for is sent at once, with those before it: another turn of the
         event loop would cost it a system call, and nothing would be joined by waiting.
@@ -139,7 +139,7 @@ class NativeConnection(ServerConnection):
             self._end_if_drained()
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call it in the next turn of the loop."""
+        """Call a function in the next turn of the loop."""
         self._loop.call_soon(function)
 
     # Requests.

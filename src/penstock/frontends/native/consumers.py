@@ -1,4 +1,4 @@
-"""Consumers at the end of a connection: asked, pushed to, lost and found again.
+"""Consumers of native connections: polls, pushes, and reattaching after a reconnect.
 
     OPEN_CONSUMER ──> attached ── CLOSE_CONSUMER, or the broker closes it ──> gone
                          │  ▲
@@ -6,11 +6,11 @@
                          ▼  │
                       detached ── resume_ms pass ──> gone: its leases are given back, and the attempt counts
 
-The broker's consumer (``BatchConsumer``) knows what is lent to whom; this
-module only carries.  A RECEIVE is one wait for the broker.  Credit is a wait
-that is begun again and again while there is credit left, and what it brings
-never exceeds it.  While the client does not read, no wait is under way, so
-nothing is taken from the broker that cannot be sent.
+The broker's consumer (``BatchConsumer``) keeps the leases; this module only
+transports.  A RECEIVE is one wait for the broker.  Credit is a wait that is
+repeated while there is credit left, and what it returns never exceeds it.
+While the client does not read, there is no wait, so nothing is taken from the
+broker that cannot be sent.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PUSH_WAIT_MS: Final = 3_600_000  # A push waits so long for messages, and then a
 
 
 class Wait:
-    """Waiting for the messages of one consumer; it can be stopped and begun again."""
+    """A wait for messages of one consumer, which can be stopped and started again."""
 
     __slots__ = ("_broker", "_consumer", "_max", "_running", "_started", "_then", "_wait_ms")
 
@@ -47,7 +47,7 @@ class Wait:
         self._running: Running | None = None
 
     def start(self) -> None:
-        """Begin to wait, unless it does already; ``then`` may be called before this returns."""
+        """Start waiting, unless it is already; ``then`` may be called before this returns."""
         if self._started:
             return
         self._started = True
@@ -56,7 +56,7 @@ class Wait:
             self._running = running
 
     def stop(self) -> bool:
-        """Take nothing, and do not call ``then``; False if messages are on their way already."""
+        """Stop without calling ``then``; False if messages were already taken."""
         if self._running is not None and not self._running.call_off():
             return False
         self._started = False
@@ -70,22 +70,22 @@ class Wait:
 
 
 class Owner(Protocol):
-    """What a consumer is attached to: a session."""
+    """The session that a consumer is attached to."""
 
     def push(self, consumer: "WireConsumer", batches: Any) -> None:
-        """Send what was not asked for."""
+        """Push a frame."""
         ...
 
     def consumer_failed(self, consumer: "WireConsumer", error: BaseException) -> None:
-        """The broker has closed it."""
+        """The broker has closed the consumer."""
         ...
 
     def assigned(self, consumer: "WireConsumer", partitions: list[int]) -> None:
-        """Stream groups: it works on these partitions from now on."""
+        """Stream groups: the assigned partitions have changed."""
         ...
 
     def give_away(self, consumer: "WireConsumer") -> None:
-        """The client has come back for it on another connection."""
+        """The client has resumed the consumer on another connection."""
         ...
 
 
@@ -119,7 +119,7 @@ class WireConsumer:
             wait.start()
 
     def call_off(self) -> None:
-        """The client waits no longer: every RECEIVE that still waits is answered with nothing."""
+        """The client stops waiting: every RECEIVE that still waits gets an empty response."""
         for wait, then in list(self._asked.items()):
             if wait.stop():
                 del self._asked[wait]
@@ -128,7 +128,7 @@ class WireConsumer:
     # Pushed to.
 
     def add_credit(self, credit: int) -> None:
-        """The client can take so many messages more."""
+        """The client accepts this many more messages."""
         self._credit = min(self._credit + credit, UINT32_MAX)
         self._push_on()
 
@@ -163,11 +163,11 @@ class WireConsumer:
             asyncio.get_running_loop().call_soon(self._push_on)
 
     def tell_assignment(self) -> None:
-        """Stream groups: the client wants to be told when its partitions change."""
+        """Stream groups: tell the client when its partitions change."""
         self.inner.tell_assignment(self._assigned)
 
     def _assigned(self, partitions: list[int]) -> None:
-        if self.owner is not None:  # Else the client is told when it comes back.
+        if self.owner is not None:  # Else the client gets the error when it reconnects.
             self.owner.assigned(self, partitions)
 
     # Life.
@@ -178,7 +178,7 @@ class WireConsumer:
         self._paused = False
 
     def detach(self) -> None:
-        """The client is gone, perhaps for good."""
+        """The client has disconnected, and may reconnect."""
         self.owner = None
         self.pause()
         self._asked.clear()  # What is on its way is never sent; the client does not name it when it is back.
@@ -186,7 +186,7 @@ class WireConsumer:
         self._credit = 0
 
     def pause(self) -> None:
-        """Take nothing from the broker for now."""
+        """Stop receiving from the broker for now."""
         self._paused = True
         for wait in self._asked:
             wait.stop()
@@ -200,7 +200,7 @@ class WireConsumer:
         self._push_on()
 
     def give_up(self) -> None:
-        """End every wait, and begin none."""
+        """End all waits, and begin none."""
         self.call_off()
         self.pause()
 
@@ -219,14 +219,14 @@ class ResumableConsumers:
 
     @property
     def detached(self) -> int:
-        """How many wait for their client."""
+        """How many consumers wait for their client."""
         return len(self._timers)
 
     def add(self, consumer: WireConsumer) -> None:
         self._consumers[consumer.token] = consumer
 
     def take(self, token: bytes, topic: str, group: str, operations: BrokerOperations) -> WireConsumer | None:
-        """The consumer that a client resumes; None if it is gone, or belongs to another client."""
+        """The consumer that a client resumes; None if it was closed, or belongs to another client."""
         consumer = self._consumers.get(token)
         if consumer is None or (consumer.topic, consumer.group) != (topic, group) or consumer.inner.closed:
             return None
@@ -241,19 +241,19 @@ class ResumableConsumers:
         return consumer
 
     def detach(self, consumer: WireConsumer) -> None:
-        """Its connection is lost: keep it for a while."""
+        """The connection was lost: keep the consumer for a while."""
         consumer.detach()
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self.resume_ms / 1000, self._give_up, consumer)
         self._timers[consumer.token] = timer
 
     def close(self, consumer: WireConsumer, then: Then) -> None:
-        """Give back what it holds, and forget it."""
+        """Close a consumer and forget it."""
         self._forget(consumer)
         self._broker.start(consumer.inner.close(), then)
 
     def _give_up(self, consumer: WireConsumer) -> None:
-        """Its client did not come back in time."""
+        """Close a consumer whose client did not reconnect in time."""
         self._forget(consumer)
         self._broker.start(consumer.inner.disconnect(), ignore_result)
 
@@ -265,6 +265,6 @@ class ResumableConsumers:
         consumer.owner = None
 
     def close_all(self) -> None:
-        """The server is about to end: nobody can come back."""
+        """Close all consumers: the server is about to stop."""
         for consumer in list(self._consumers.values()):
             self.close(consumer, ignore_result)

@@ -18,7 +18,7 @@ FSYNC: Final = native.DURABILITIES.index("fsync")
 OS: Final = native.DURABILITIES.index("os")
 
 
-class Published:
+class PublishAnswer:
     """Answers a publish when the broker has its result."""
 
     __slots__ = ("acks", "correlation", "durability", "session", "size")
@@ -73,13 +73,13 @@ def publish(session: NativeSession, correlation: int, body: bytes) -> None:
     shared = session.shared
     wait = request.acks == native.ACKS_DURABLE
     version, durability = shared.durabilities.get(request.topic, (-1, 0))
-    if version != request.version:  # This server has not told anybody of that version.
+    if version != request.version:  # This server has not sent that version to any client.
         raise MetadataStale(topic=request.topic, version=request.version)
     if durability == FSYNC and not wait:
         durability = OS
     size = len(body)
     shared.take_publish(size)
-    answer = Published(session, correlation, request.acks, durability, size)
+    answer = PublishAnswer(session, correlation, request.acks, durability, size)
     try:
         steps = session.operations.append_batches(request.topic, version, request.batches, wait)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends one request.

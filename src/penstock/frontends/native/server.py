@@ -59,7 +59,7 @@ class NativeListener(NativeHost):
         return NativeConnection(self)
 
     async def drain(self) -> None:
-        """Answer what was read, close every connection, give back what consumers hold."""
+        """Answer requests that were read, close every connection, close consumers."""
         self._other.stop()
         await super().drain()
         self.shared.resumable.close_all()

@@ -4,8 +4,8 @@
                                    └── broker.start(work, then) ──> connection.answer / session.refuse
 
 A session finds the command and turns errors into answers; what a command does
-is in ``commands.py``.  An error of the tree is told as it is.  Anything else is a
-bug: it is logged, told as INTERNAL, and ends one request, never the server.
+is in ``commands.py``.  A ``PenstockError`` is sent as it is.  Anything else is a
+bug: it is logged, sent as INTERNAL, and ends one request, never the server.
 """
 
 import logging
@@ -53,20 +53,21 @@ class NativeShared:
         self.requests_max = requests_max
         self.receive_messages_max = receive_messages_max
         self.consumers_max = CONSUMERS_MAX if consumers_max is None else consumers_max  # Of one connection.
+        self.consumers_in_all_max = CONSUMERS_IN_ALL_MAX
         self.durabilities: dict[
             str, tuple[int, int]
-        ] = {}  # By topic: the version told last, and what it says.
+        ] = {}  # By topic: the version sent last, and its durability.
         self.publish_bytes = 0  # Of publishes that were not answered yet.
         self.resumable = ResumableConsumers(broker, resume_ms)
 
     def remember(self, topic: str, version: int, durability: int) -> None:
-        """A client was told this version of a topic's settings."""
+        """Note that this version of a topic's settings was sent to a client."""
         if len(self.durabilities) >= TOPICS_REMEMBERED_MAX:
             self.durabilities.clear()  # Topics come and go; who still needs one asks again.
         self.durabilities[topic] = version, durability
 
     def take_publish(self, size: int) -> None:
-        """Make room for a publish, or say that there is none."""
+        """Reserve room for a publish, or raise if there is none."""
         if self.publish_bytes and self.publish_bytes + size > self.publish_bytes_max:
             raise Overloaded(what="bytes of publishes", limit=self.publish_bytes_max)
         self.publish_bytes += size
@@ -98,9 +99,7 @@ class NativeSession:
             return
         command = self._commands.get(opcode)
         if not self.version and opcode != native.HELLO:
-            why = (
-                "a client waits for the answer to its hello" if self.greeted else "a client says hello first"
-            )
+            why = "wait for the answer to the hello" if self.greeted else "a connection begins with a hello"
             self.connection.end(error_frame(correlation, ProtocolViolation(why=why)))
             return
         if command is None:
@@ -112,7 +111,7 @@ class NativeSession:
             self.refuse(correlation, error)
 
     def refusal(self, error: PenstockError) -> bytes:
-        """Last words: an error that answers no request."""
+        """An error that is not the response to a request, sent before the connection is closed."""
         return error_frame(native.UNASKED, error)
 
     def pause(self) -> None:
@@ -129,7 +128,7 @@ class NativeSession:
             consumer.give_up()
 
     def lost(self) -> None:
-        """The connection is gone; the consumers wait for the client to come back."""
+        """The connection was lost; the consumers wait for the client to reconnect."""
         for consumer in self._consumers.values():
             self.shared.resumable.detach(consumer)
         self._consumers.clear()
@@ -139,14 +138,14 @@ class NativeSession:
     # The way in.
 
     def admit(self, identity: Identity) -> None:
-        """From now on it is known who is there, and what that one may do."""
+        """The client has logged in: use its operations from now on."""
         self.operations = self.shared.gateway.operations(identity)
         self._admitted = self.shared.gateway.enter(identity, self._revoke)
         self.version = native.VERSION
         self.connection.trust()
 
     def _revoke(self, why: PenstockError) -> None:
-        """The key was revoked, or the user changed: nothing is kept for one who comes back."""
+        """The key was revoked or the user changed: close the connection and its consumers."""
         for consumer in self._consumers.values():
             self.shared.resumable.close(consumer, ignore_result)
         self._consumers.clear()
@@ -159,11 +158,11 @@ class NativeSession:
         self.connection.answer(error_frame(correlation, _public_error(error)))
 
     def start(self, work: Work[Any], correlation: int, encode: Callable[[int, Any], bytes]) -> None:
-        """Begin an operation, and answer with what it returns."""
+        """Start an operation, and respond with its result."""
         self.broker.start(work, self.then(correlation, encode))
 
     def then(self, correlation: int, encode: Callable[[int, Any], bytes]) -> Then:
-        """A callback that answers with what the broker returns."""
+        """A callback that responds with the result of an operation."""
 
         def answer(result: Any, error: BaseException | None) -> None:
             if error is not None:
@@ -188,11 +187,11 @@ class NativeSession:
             raise Closed(what="consumer") from None
 
     def check_room(self) -> None:
-        """Refuse one consumer more than there may be."""
+        """Refuse a consumer beyond the limit."""
         if len(self._consumers) >= self.shared.consumers_max:
             raise Overloaded(what="consumers on one connection", limit=self.shared.consumers_max)
-        if len(self.shared.resumable) >= CONSUMERS_IN_ALL_MAX:
-            raise Overloaded(what="consumers", limit=CONSUMERS_IN_ALL_MAX)
+        if len(self.shared.resumable) >= self.shared.consumers_in_all_max:
+            raise Overloaded(what="consumers", limit=self.shared.consumers_in_all_max)
 
     def add(self, consumer: WireConsumer) -> None:
         """Give a consumer a number on this connection."""
@@ -210,21 +209,20 @@ class NativeSession:
         return consumer
 
     def push(self, consumer: WireConsumer, batches: Any) -> None:
-        """Send what was not asked for."""
         self.connection.push(native.encode_delivery(consumer.number, batches))
 
     def assigned(self, consumer: WireConsumer, partitions: list[int]) -> None:
-        """Tell which partitions a stream consumer works on; what it is sent of them comes behind."""
+        """Send the partitions of a stream consumer, before any message of them."""
         self.connection.send(assigned_frame(consumer.number, partitions))
 
     def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
-        """The broker has closed it: its group or its topic is gone."""
+        """The broker has closed a consumer: its group or topic was deleted."""
         if self._consumers.pop(consumer.number, None) is not None:
             self.shared.resumable.close(consumer, ignore_result)
             self.connection.send(consumer_closed_frame(consumer.number, _public_error(error)))
 
     def give_away(self, consumer: WireConsumer) -> None:
-        """Its client has come back for it on another connection, so this one is dead."""
+        """The client has resumed a consumer on another connection, so this connection is dead."""
         self._consumers.pop(consumer.number, None)
 
 

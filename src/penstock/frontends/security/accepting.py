@@ -1,4 +1,4 @@
-"""Accepting connections that must be encrypted, and telling those that are not.
+"""Accepts connections that must be encrypted, and recognises those that are not.
 
     accept ──> wait for the first bytes, and leave them where they are
                  ├── a TLS handshake ──> the listener's protocol, over TLS
@@ -79,7 +79,7 @@ class TlsAcceptor:
             raise
 
     async def _look(self, made: socket.socket) -> bytes:
-        """The first bytes, which stay to be read."""
+        """Look at the first bytes without consuming them."""
         made.setblocking(False)
         readable = asyncio.Event()
         self._loop.add_reader(made.fileno(), readable.set)
@@ -91,7 +91,7 @@ class TlsAcceptor:
 
 
 def _refuse(made: socket.socket, first: bytes) -> None:
-    """Answer in the client's protocol, if it can be recognised, and close."""
+    """Send a refusal in the client's protocol, if that is recognised, and close."""
     with made:
         if not first:
             return  # The other side has gone.

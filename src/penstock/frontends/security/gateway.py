@@ -46,7 +46,7 @@ class AuthenticatedConnection:
         among.add(self)
 
     def leave(self) -> None:
-        """The connection is gone; a second call does nothing."""
+        """The connection was closed; a second call does nothing."""
         self._among.discard(self)
 
 
@@ -68,10 +68,10 @@ class AuthGateway:
             self._logins = Logins(broker.operations.access, self._clock)
             broker.operations.access.changed = self._changed
 
-    # Who comes.
+    # Connections.
 
     def begin_login(self, credentials: Credentials, address: str, then: OnLogin) -> None:
-        """Find out who it is; ``then(identity, error)`` is called once, perhaps before this returns."""
+        """Verify credentials; ``then(identity, error)`` is called once, perhaps before this returns."""
         if self._logins is None:
             then(NOBODY, None)
             return
@@ -81,8 +81,8 @@ class AuthGateway:
 
         self._logins.begin(credentials, address, known)
 
-    async def login(self, credentials: Credentials, address: str) -> Identity:
-        """Who it is; ``Unauthenticated`` or ``QuotaExceeded`` if that does not become clear."""
+    def start_login(self, credentials: Credentials, address: str) -> asyncio.Future[Identity]:
+        """``begin_login`` as a future, which is done at once if nothing has to be waited for."""
         future: asyncio.Future[Identity] = asyncio.get_running_loop().create_future()
 
         def then(identity: Identity | None, error: PenstockError | None) -> None:
@@ -91,27 +91,33 @@ class AuthGateway:
             if identity is not None:
                 future.set_result(identity)
             else:
-                future.set_exception(error or Unauthenticated(why="nobody knows"))
+                future.set_exception(error or Unauthenticated(why="the login failed"))
 
         self.begin_login(credentials, address, then)
-        return await future
+        return future
 
-    def scram(self, mechanism: str, address: str) -> ScramLogin:
+    async def login(self, credentials: Credentials, address: str) -> Identity:
+        """The identity of credentials; raises ``Unauthenticated`` or ``QuotaExceeded``."""
+        return await self.start_login(credentials, address)
+
+    def scram(self, mechanism: str) -> ScramLogin:
         """Begin a login in which the password is not shown."""
         if self._logins is None:
             raise Unauthenticated(why="this server asks for no login")
-        return self._logins.scram(mechanism, address)
+        return self._logins.scram(mechanism)
 
-    def scram_fitted(self, login: ScramLogin, address: str) -> Identity:
+    def scram_final(self, login: ScramLogin, proof: bytes, address: str) -> tuple[bytes, Identity]:
+        """The answer to the proof, and who it is."""
         assert self._logins is not None
-        return self._current(self._logins.scram_fitted(login, address))
+        answer, identity = self._logins.scram_final(login, proof, address)
+        return answer, self._current(identity)
 
     def signing_secret(self, key_id: str) -> str | None:
-        """What a key signs requests with (AWS Signature Version 4); None if it cannot."""
+        """The secret that a key signs requests with (AWS Signature Version 4); None if there is none."""
         return None if self._logins is None else self._logins.signing_secret(key_id)
 
     def signer(self, key_id: str) -> Identity:
-        """A key by which a request was signed."""
+        """The identity of a key by which a request was signed."""
         if self._logins is None:
             raise Unauthenticated(why="this server asks for no login")
         return self._current(self._logins.signer(key_id))
@@ -124,17 +130,17 @@ class AuthGateway:
 
     @property
     def owners(self) -> Owners:
-        """Which node owns what, for protocols that tell their clients."""
+        """The owners of partitions, for protocols that tell their clients."""
         return self._broker.operations.owners
 
     def operations(self, identity: Identity) -> BrokerOperations:
-        """The broker's operations, as far as this identity may call them."""
+        """The broker's operations that this identity may call."""
         if not self.required:
             return self._broker.operations
         return self._guard(identity)
 
     def broker(self, identity: Identity) -> AsyncBroker:
-        """The same with the names that a program uses."""
+        """The same operations behind the facade that programs use."""
         return self._broker if not self.required else self._broker.through(self.operations(identity))
 
     def is_creatable(self, topic: str) -> bool:
@@ -152,21 +158,21 @@ class AuthGateway:
         return self._broker.operations.overview()
 
     def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:
-        """What pipelines have reported, from an offset on."""
+        """The reports of pipelines, from an offset on."""
         return self._broker.operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 
     def repeated(self, receipt: Receipt) -> Work[list[StoredMessage]]:
-        """The message that a repeat was a repeat of, for protocols that answer with its id."""
+        """The original of a duplicate publish, for protocols that respond with its id."""
         return self._broker.operations.read(receipt.topic, receipt.partition, receipt.offset, None, None, 1)
 
     def scheduled(self, topic: str, limit: int) -> Work[list[ScheduledMessage]]:
-        """The same if it is not due yet: the messages among which it is."""
+        """The scheduled messages of a topic, to find an original that is not due yet."""
         return self._broker.operations.scheduled(topic, limit)
 
     # How long they stay.
 
     def enter(self, identity: Identity, end: Callable[[PenstockError], None]) -> AuthenticatedConnection:
-        """Count a connection in; ``QuotaExceeded`` if it is one too many."""
+        """Count a connection; ``QuotaExceeded`` beyond the limit of the identity."""
         if not self.required:
             return AuthenticatedConnection(set(), end)
         self._guard(identity)
@@ -177,7 +183,7 @@ class AuthGateway:
         return AuthenticatedConnection(connections, end)
 
     def close(self) -> None:
-        """The server ends: no more logins."""
+        """The server stops: no more logins."""
         if self._logins is not None:
             self._logins.close()
 
@@ -185,7 +191,7 @@ class AuthGateway:
         guard = self._guards.get(identity.id)
         if guard is None or guard.identity is not identity:
             why = (
-                "this server asks for an API key"
+                "this server requires an API key"
                 if identity is NOBODY
                 else f"{identity} was changed meanwhile"
             )
@@ -193,7 +199,7 @@ class AuthGateway:
         return guard
 
     def _current(self, identity: Identity) -> Identity:
-        """The one object for the identity that has just logged in."""
+        """The shared identity object for an identity that has just logged in."""
         guard = self._guards.get(identity.id)
         if guard is None:
             local = self._broker.operations
@@ -201,7 +207,7 @@ class AuthGateway:
         return guard.identity
 
     def _changed(self, kind: str, name: str) -> None:
-        """A key was revoked, a user set or deleted: what was granted before is worth nothing any more."""
+        """A key was revoked, or a user changed or deleted: close connections with the old grants."""
         assert self._logins is not None
         self._logins.forget(kind, name)
         guard = self._guards.pop((kind, name), None)

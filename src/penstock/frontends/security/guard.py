@@ -32,6 +32,7 @@ from penstock.frontends.security.quotas import Spending
 from penstock.groups.transactions import Claim, TransactionState
 from penstock.model.access import ANY, Action
 from penstock.model.message import Message
+from penstock.model.schemas import NewSchema, subject_topic
 from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.records import HEADER_BYTES, count_of
 
@@ -63,11 +64,11 @@ class Guard:
     # Permissions.
 
     def may(self, action: Action, topic: str | None, group: str | None = None) -> bool:
-        """Whether grants and ACLs allow it."""
+        """Whether grants and ACLs allow the operation."""
         return self.identity.permissions.allows(action, topic, group)
 
     def permit(self, outputs: Outputs) -> None:
-        """Refuse messages that are published with an ack, or through a producer, if they may not be."""
+        """Refuse messages published with an ack or by a producer, unless their topics are allowed."""
         for topic, _ in outputs:
             if not self.may("publish", topic):
                 raise self._refusal(NEEDS["publish"], topic, None)
@@ -81,7 +82,7 @@ class Guard:
             _remember(self._allowed[name], (topic, group), topic, group)
 
     def _check_topic(self, name: str, topic: Any) -> None:
-        """The same for a topic that is not among those allowed before, where the caller has looked."""
+        """``_check`` for a topic that is not in the cache of allowed ones, where the caller has looked."""
         self._check_permissions(name, topic, None)
         _remember(self._allowed[name], topic, topic)
 
@@ -95,8 +96,13 @@ class Guard:
             self._note(name, refusal.on, refusal.code)
         raise refusal
 
+    def _check_references(self, schema: NewSchema) -> None:
+        """Check permissions on referenced schemas, whose contents appear in errors and differences."""
+        for each in schema.references:
+            self._check("schema", subject_topic(each.subject))
+
     def _check_dead_letter_topic(self, name: str, options: TopicOptions) -> None:
-        """The topic that gets another one's dead letters needs the same permission."""
+        """Check the permission on a dead-letter topic, which must be that on the topic itself."""
         target = options.get("dead_letter_topic")
         if target:
             self._check_permissions(name, target, None)
@@ -112,7 +118,7 @@ class Guard:
 
     @contextmanager
     def _auditing(self, name: str, *on: object) -> Iterator[None]:
-        """Write to the audit log how what is done inside ends."""
+        """Write the outcome of the block to the audit log."""
         subject = " ".join(str(each) for each in on if each is not None)
         try:
             yield
@@ -142,7 +148,7 @@ class Guard:
     # Missing topics.
 
     def create_missing(self, outputs: Sequence[tuple[str, Any]]) -> Steps[None]:
-        """Create the missing topics of these outputs; for a caller who may not, they do not exist."""
+        """Create the missing topics of these outputs; without permission, they do not exist."""
         for topic, _ in outputs:
             if self._operations.is_creatable(topic):
                 need = NEEDS["auto_create_topic"]
@@ -154,7 +160,7 @@ class Guard:
     def _after_creating(
         self, topic: str, operation: Callable[P, Steps[T]], *args: P.args, **options: P.kwargs
     ) -> Steps[T]:
-        """The operation on a topic that is missing."""
+        """Create the missing topic, then run the operation."""
         yield from self.create_missing([(topic, None)])
         return (yield from operation(*args, **options))
 
@@ -172,19 +178,19 @@ class Guard:
         )
 
     def sees(self, state: TransactionState) -> bool:
-        """Whether it may know of a transactional id: its own, an unowned one, or one that it may use."""
+        """Whether the caller may see a transactional id: its own, an unowned one, or one that it may use."""
         by_acl = self.identity.permissions.on_transactional_id(state.name, "describe")
         if by_acl is not None:
             return by_acl
         return state.known.owner in ("", self._who) or self._is_granted(state.name)
 
     def seen(self, names: list[str]) -> list[str]:
-        """Of these transactional ids, those it may know of."""
+        """The transactional ids that the caller may see."""
         states = [self._operations.transaction(name) for name in names]
         return [state.name for state in states if state is not None and self.sees(state)]
 
     def _claim(self, name: str | None) -> Claim:
-        """Who uses a transactional id, and whether a grant or an ACL names it, or it is an admin."""
+        """The claim of the caller on a transactional id: by a grant, by an ACL, or as an admin."""
         by_acl = None if name is None else self.identity.permissions.on_transactional_id(name, "write")
         if by_acl is False:
             on = f"transactional id {name}"
@@ -232,6 +238,6 @@ def _size(message: Message | bytes) -> int:
 
 
 def _of_batches(batches: list[Any]) -> tuple[int, int]:
-    """How many messages these record batches have, and how many bytes."""
+    """The number of messages in these record batches, and of bytes."""
     count = sum(count_of(batch) for batch in batches if len(batch) >= HEADER_BYTES)
     return max(count, 1), sum(map(len, batches))

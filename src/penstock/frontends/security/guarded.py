@@ -15,6 +15,7 @@ from penstock.broker.frontend import (
     Position,
     RawFetched,
     Scram,
+    StagingRoom,
     Steps,
 )
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
@@ -29,6 +30,7 @@ from penstock.frontends.security.results import (
     visible_groups,
     visible_metrics,
     visible_overview,
+    visible_schemas,
     visible_stats,
     visible_topics,
     visible_transaction,
@@ -45,9 +47,16 @@ from penstock.groups.rebalance import (
     SyncRequest,
     SyncResult,
 )
-from penstock.groups.transactions import ActiveProducer, TransactionState
+from penstock.groups.transactions import (
+    AckedRun,
+    ActiveProducer,
+    Decision,
+    Enlisted,
+    Enlisting,
+    TransactionState,
+)
 from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.cluster import ClusterInfo, Moved
+from penstock.model.cluster import ClusterInfo, Moved, TopicOwners
 from penstock.model.info import (
     BrokerInfo,
     Cancelled,
@@ -56,6 +65,7 @@ from penstock.model.info import (
     DeliveryState,
     Fetched,
     GroupInfo,
+    OpenTransaction,
     Overview,
     Redrive,
     Restore,
@@ -64,7 +74,17 @@ from penstock.model.info import (
     TopicInfo,
 )
 from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.schemas import (
+    Compatibility,
+    NewSchema,
+    ReadValue,
+    SchemaInfo,
+    SchemaSettings,
+    SchemaVerdict,
+    subject_topic,
+)
 from penstock.model.trace import Trace
+from penstock.operations.consumers import ConsumerOptions
 from penstock.types import Duration, Instant
 from penstock.wire.kafka.codes import Code
 
@@ -101,6 +121,11 @@ class GuardedOperations(Guard):
         if topic not in self._allowed["topic_exists"]:
             self._check_topic("topic_exists", topic)
         return self._operations.topic_exists(topic)
+
+    def topic_owners(self, topic: str) -> TopicOwners:
+        if topic not in self._allowed["topic_owners"]:
+            self._check_topic("topic_owners", topic)
+        return self._operations.topic_owners(topic)
 
     def describe_topic(self, name: str) -> Steps[TopicInfo]:
         if name not in self._allowed["describe_topic"]:
@@ -143,6 +168,62 @@ class GuardedOperations(Guard):
         if topic not in self._allowed["published_version"]:
             self._check_topic("published_version", topic)
         return self._operations.published_version(topic, application)
+
+    def begin_transaction(
+        self, transactional_id: str | None, abort_after: Duration
+    ) -> Steps[OpenTransaction]:
+        self._check("begin_transaction")
+        return self._operations.begin_transaction(
+            transactional_id, abort_after, self._claim(transactional_id)
+        )
+
+    def publish_in_transaction(
+        self, topic: str, messages: list[Message], transactional_id: str, producer_id: int, epoch: int
+    ) -> Steps[list[Receipt]]:
+        if topic not in self._allowed["publish_in_transaction"]:
+            self._check_topic("publish_in_transaction", topic)
+        if self._limited:
+            self._meter_messages(messages)
+        if self._operations.is_creatable(topic):
+            return self._after_creating(
+                topic,
+                self._operations.publish_in_transaction,
+                topic,
+                messages,
+                transactional_id,
+                producer_id,
+                epoch,
+                self._claim(transactional_id),
+            )
+        return self._operations.publish_in_transaction(
+            topic, messages, transactional_id, producer_id, epoch, self._claim(transactional_id)
+        )
+
+    def ack_in_transaction(
+        self,
+        topic: str,
+        group: str,
+        runs: list[tuple[int, int, int, int]],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+    ) -> Steps[None]:
+        self._check("ack_in_transaction", topic, group)
+        return self._operations.ack_in_transaction(
+            topic, group, runs, transactional_id, producer_id, epoch, self._claim(transactional_id)
+        )
+
+    def commit_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> Steps[None]:
+        self._check("commit_transaction")
+        return self._operations.commit_transaction(
+            transactional_id, producer_id, epoch, self._claim(transactional_id)
+        )
+
+    def abort_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> Steps[None]:
+        self._check("abort_transaction")
+        return self._operations.abort_transaction(
+            transactional_id, producer_id, epoch, self._claim(transactional_id)
+        )
 
     def publish(self, topic: str, message: Message) -> Steps[Receipt]:
         if topic not in self._allowed["publish"]:
@@ -325,6 +406,96 @@ class GuardedOperations(Guard):
             group,
         )
 
+    def register_schema(self, subject: str, schema: NewSchema) -> Steps[SchemaInfo]:
+        self._check("register_schema", subject_topic(subject))
+        self._check_references(schema)
+        return self._audited("register_schema", (subject,), self._operations.register_schema, subject, schema)
+
+    def find_schema(self, subject: str, schema: NewSchema, deleted: bool) -> Steps[SchemaInfo]:
+        self._check("find_schema", subject_topic(subject))
+        self._check_references(schema)
+        return self._operations.find_schema(subject, schema, deleted)
+
+    def check_schema(
+        self, subject: str, schema: NewSchema, version: int | str | None, level: Compatibility | None
+    ) -> Steps[SchemaVerdict]:
+        self._check("check_schema", subject_topic(subject))
+        self._check_references(schema)
+        return self._operations.check_schema(subject, schema, version, level)
+
+    def read_values(self, topic: str, values: list[bytes]) -> Steps[list[ReadValue]]:
+        if topic not in self._allowed["read_values"]:
+            self._check_topic("read_values", topic)
+        return self._operations.read_values(topic, values)
+
+    def schema(self, subject: str, version: int | str, deleted: bool) -> SchemaInfo:
+        self._check("schema", subject_topic(subject))
+        return self._operations.schema(subject, version, deleted)
+
+    def schema_versions(self, subject: str, deleted: bool) -> list[SchemaInfo]:
+        self._check("schema_versions", subject_topic(subject))
+        return self._operations.schema_versions(subject, deleted)
+
+    def schemas(self, deleted: bool) -> list[SchemaInfo]:
+        self._check("schemas")
+        return visible_schemas(self, self._operations.schemas(deleted))
+
+    def schema_uses(self, schema_id: int, deleted: bool) -> list[SchemaInfo]:
+        self._check("schema_uses")
+        return visible_schemas(self, self._operations.schema_uses(schema_id, deleted))
+
+    def schema_references(self, subject: str, version: int | str) -> list[int]:
+        self._check("schema_references", subject_topic(subject))
+        return self._operations.schema_references(subject, version)
+
+    def delete_schema(self, subject: str, version: int | str | None, permanent: bool) -> Steps[list[int]]:
+        self._check("delete_schema", subject_topic(subject))
+        return self._audited(
+            "delete_schema",
+            (
+                subject,
+                version,
+                permanent,
+            ),
+            self._operations.delete_schema,
+            subject,
+            version,
+            permanent,
+        )
+
+    def schema_settings(self, subject: str | None, effective: bool) -> SchemaSettings:
+        self._check("schema_settings", subject_topic(subject))
+        return self._operations.schema_settings(subject, effective)
+
+    def alter_schema_settings(
+        self, subject: str | None, settings: SchemaSettings, force: bool
+    ) -> Steps[None]:
+        self._check("alter_schema_settings", subject_topic(subject))
+        return self._audited(
+            "alter_schema_settings",
+            (
+                subject,
+                settings,
+            ),
+            self._operations.alter_schema_settings,
+            subject,
+            settings,
+            force,
+        )
+
+    def reset_schema_setting(self, subject: str | None, setting: str) -> Steps[SchemaSettings]:
+        self._check("reset_schema_setting", subject_topic(subject))
+        return self._audited(
+            "reset_schema_setting",
+            (
+                subject,
+                setting,
+            ),
+            self._operations.reset_schema_setting,
+            subject,
+            setting,
+        )
+
     def create_key(self, name: str, grants: Any, quota: Any, signing: bool) -> Steps[NewKey]:
         self._check("create_key")
         return self._audited("create_key", (name,), self._operations.create_key, name, grants, quota, signing)
@@ -447,6 +618,31 @@ class GuardedOperations(Guard):
             self._check_topic("append_output", topic)
         return self._operations.append_output(topic, partition, batch)
 
+    def check_owned(self, topic: str, partitions: list[tuple[int, int]]) -> Steps[None]:
+        if topic not in self._allowed["check_owned"]:
+            self._check_topic("check_owned", topic)
+        return self._operations.check_owned(topic, partitions)
+
+    def read_staged(self, offset: int, end: int) -> Steps[bytes]:
+        self._check("read_staged")
+        return self._operations.read_staged(offset, end)
+
+    def staging_rooms(self, topic: str) -> Steps[dict[int, StagingRoom]]:
+        if topic not in self._allowed["staging_rooms"]:
+            self._check_topic("staging_rooms", topic)
+        return self._operations.staging_rooms(topic)
+
+    def place_staged(
+        self, topic: str, batches: dict[int, list[tuple[int, bytes]]], producer_id: int, time_ms: int
+    ) -> Steps[None]:
+        if topic not in self._allowed["place_staged"]:
+            self._check_topic("place_staged", topic)
+        return self._operations.place_staged(topic, batches, producer_id, time_ms)
+
+    def release_staged(self, ranges: list[tuple[int, int]]) -> Steps[None]:
+        self._check("release_staged")
+        return self._operations.release_staged(ranges)
+
     def arrival(self, topic: str, until_ms: int) -> Steps[None]:
         if topic not in self._allowed["arrival"]:
             self._check_topic("arrival", topic)
@@ -463,64 +659,38 @@ class GuardedOperations(Guard):
         with self._auditing("delete_records", topic):
             return self._operations.delete_records(topic, partition, offset)
 
-    def batch_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[BatchConsumer]:
+    def batch_consumer(self, topic: str, group: str, options: ConsumerOptions) -> Steps[BatchConsumer]:
         self._check("batch_consumer", topic, group)
         if self._operations.is_creatable(topic):
             return filtered(
                 guarded_consumer,
                 self,
-                self._after_creating(
-                    topic, self._operations.batch_consumer, topic, group, consumer_id, max_in_flight, options
-                ),
+                self._after_creating(topic, self._operations.batch_consumer, topic, group, options),
             )
-        return filtered(
-            guarded_consumer,
-            self,
-            self._operations.batch_consumer(topic, group, consumer_id, max_in_flight, options),
-        )
+        return filtered(guarded_consumer, self, self._operations.batch_consumer(topic, group, options))
 
-    def own_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[BatchConsumer]:
+    def own_consumer(self, topic: str, group: str, options: ConsumerOptions) -> Steps[BatchConsumer]:
         self._check("own_consumer", topic, group)
         if self._operations.is_creatable(topic):
             return filtered(
                 guarded_consumer,
                 self,
-                self._after_creating(
-                    topic, self._operations.own_consumer, topic, group, consumer_id, max_in_flight, options
-                ),
+                self._after_creating(topic, self._operations.own_consumer, topic, group, options),
             )
-        return filtered(
-            guarded_consumer,
-            self,
-            self._operations.own_consumer(topic, group, consumer_id, max_in_flight, options),
-        )
+        return filtered(guarded_consumer, self, self._operations.own_consumer(topic, group, options))
 
     def dead_letter(self, topic: str, identity: str) -> Steps[DeadLetter]:
         if topic not in self._allowed["dead_letter"]:
             self._check_topic("dead_letter", topic)
         return self._operations.dead_letter(topic, identity)
 
-    def settle_place(
+    def ack_by_lease(
         self, topic: str, group: str, partition: int, lease: int, offset: int, last: bool
     ) -> Steps[bool]:
-        self._check("settle_place", topic, group)
-        return self._operations.settle_place(topic, group, partition, lease, offset, last)
+        self._check("ack_by_lease", topic, group)
+        return self._operations.ack_by_lease(topic, group, partition, lease, offset, last)
 
-    def retime_place(
+    def change_visibility(
         self,
         topic: str,
         group: str,
@@ -531,14 +701,18 @@ class GuardedOperations(Guard):
         counts: bool,
         last: bool,
     ) -> Steps[bool]:
-        self._check("retime_place", topic, group)
-        return self._operations.retime_place(
+        self._check("change_visibility", topic, group)
+        return self._operations.change_visibility(
             topic, group, partition, lease, offset, visibility_ms, counts, last
         )
 
     def new_producer_id(self) -> int:
         self._check("new_producer_id")
         return self._operations.new_producer_id()
+
+    def prepare_transactions(self) -> Steps[None]:
+        self._check("prepare_transactions")
+        return self._operations.prepare_transactions()
 
     def init_producer(
         self, known_as: str | None, timeout_ms: int, producer_id: int, epoch: int
@@ -554,13 +728,15 @@ class GuardedOperations(Guard):
         return self._operations.enlist(topic, numbers, known_as, producer_id, epoch, self._claim(known_as))
 
     def append_in_transaction(
-        self, topic: str, batches: list[tuple[int, bytes]], wait: bool, known_as: str
+        self, topic: str, batches: list[tuple[int, bytes]], wait: bool, known_as: str, add: bool
     ) -> Steps[list[Appended | PenstockError]]:
         if topic not in self._allowed["append_in_transaction"]:
             self._check_topic("append_in_transaction", topic)
         if self._limited:
             self._meter_batches(batches)
-        return self._operations.append_in_transaction(topic, batches, wait, known_as, self._claim(known_as))
+        return self._operations.append_in_transaction(
+            topic, batches, wait, known_as, add, self._claim(known_as)
+        )
 
     def enlist_group(self, known_as: str, producer_id: int, epoch: int, group_name: str) -> Steps[None]:
         self._check("enlist_group")
@@ -590,6 +766,50 @@ class GuardedOperations(Guard):
     def end_epoch(self, known_as: str, producer_id: int, epoch: int, commit: bool) -> Steps[tuple[int, int]]:
         self._check("end_epoch")
         return self._operations.end_epoch(known_as, producer_id, epoch, commit, self._claim(known_as))
+
+    def confirm_enlisted(
+        self, known_as: str, producer_id: int, epoch: int, partition: tuple[str, int], enlisting: Enlisting
+    ) -> Steps[Enlisted]:
+        self._check("confirm_enlisted")
+        return self._operations.confirm_enlisted(
+            known_as, producer_id, epoch, partition, enlisting, self._claim(known_as)
+        )
+
+    def finish_transaction(
+        self,
+        decision: Decision,
+        partitions: list[tuple[str, int, int]],
+        commits: list[tuple[str, str, dict[int, Commit]]],
+        acks: list[tuple[int, AckedRun]],
+    ) -> Steps[None]:
+        self._check("finish_transaction")
+        return self._operations.finish_transaction(decision, partitions, commits, acks)
+
+    def hold_acks(self, decision: Decision, acks: list[tuple[int, AckedRun]]) -> Steps[None]:
+        self._check("hold_acks")
+        return self._operations.hold_acks(decision, acks)
+
+    def check_acks(self, acks: list[AckedRun]) -> Steps[None]:
+        self._check("check_acks")
+        return self._operations.check_acks(acks)
+
+    def stage_acks(self, acks: list[AckedRun], known_as: str, producer_id: int, epoch: int) -> Steps[None]:
+        self._check("stage_acks")
+        return self._operations.stage_acks(acks, known_as, producer_id, epoch, self._claim(known_as))
+
+    def stage_commits(
+        self, topic: str, group: str, commits: dict[int, Commit], known_as: str, producer_id: int, epoch: int
+    ) -> Steps[None]:
+        self._check("stage_commits", topic, group)
+        return self._operations.stage_commits(
+            topic, group, commits, known_as, producer_id, epoch, self._claim(known_as)
+        )
+
+    def held_offsets(
+        self, topic: str, group: str, partitions: list[int], ledgers: list[int]
+    ) -> Steps[list[int]]:
+        self._check("held_offsets", topic, group)
+        return self._operations.held_offsets(topic, group, partitions, ledgers)
 
     def transaction(self, transactional_id: str) -> TransactionState | None:
         self._check("transaction")
@@ -638,15 +858,15 @@ class GuardedOperations(Guard):
         self._check("commit_group_offsets", topic, group)
         return self._operations.commit_group_offsets(topic, group, commits, by)
 
-    def store_offsets(self, topic: str, group: str, commits: dict[int, Commit]) -> Steps[None]:
+    def store_offsets(self, topic: str, group: str, commits: dict[int, Commit], epoch: int) -> Steps[None]:
         self._check("store_offsets", topic, group)
-        return self._operations.store_offsets(topic, group, commits)
+        return self._operations.store_offsets(topic, group, commits, epoch)
 
     def committed_offsets(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
         self._check("committed_offsets", topic, group)
         return self._operations.committed_offsets(topic, group)
 
-    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> list[int]:
+    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
         self._check("unsettled_offsets", topic, group)
         return self._operations.unsettled_offsets(topic, group, partitions)
 
@@ -666,11 +886,11 @@ class GuardedOperations(Guard):
         self._check("forget_offsets", topic, group)
         return self._operations.forget_offsets(topic, group, partitions)
 
-    def member_groups(self) -> list[KafkaGroupState]:
+    def member_groups(self) -> Steps[list[KafkaGroupState]]:
         self._check("member_groups")
-        return visible_groups(self, self._operations.member_groups())
+        return filtered(visible_groups, self, self._operations.member_groups())
 
-    def member_group(self, group: str) -> KafkaGroupState | None:
+    def member_group(self, group: str) -> Steps[KafkaGroupState | None]:
         self._check("member_group", None, group)
         return self._operations.member_group(group)
 
@@ -686,7 +906,7 @@ class GuardedOperations(Guard):
         self._check("configured_groups")
         return visible_group_names(self, self._operations.configured_groups())
 
-    def check_delete_group(self, group: str) -> Code:
+    def check_delete_group(self, group: str) -> Steps[Code]:
         self._check("check_delete_group", None, group)
         return self._operations.check_delete_group(group)
 

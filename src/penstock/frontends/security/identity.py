@@ -11,7 +11,7 @@ Kind = Literal["key", "user", "nobody"]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Somebody who has logged in, with what was granted at that time."""
+    """An identity that has logged in, with its grants at that time."""
 
     kind: Kind
     name: str  # The id of a key, the name of a user.
@@ -21,7 +21,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def id(self) -> tuple[Kind, str]:
-        """A unique name."""
+        """A name that is unique among users and keys."""
         return self.kind, self.name
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_header(cls, authorization: str) -> "Credentials":
-        """What the header Authorization of an HTTP request shows: ``Bearer <key>``, or ``Basic <base64>``."""
+        """The credentials in an Authorization header: ``Bearer <key>``, or ``Basic <base64>``."""
         scheme, _, rest = authorization.strip().partition(" ")
         if scheme.lower() == "bearer":
             return cls(key=rest.strip())

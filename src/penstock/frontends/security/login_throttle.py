@@ -3,14 +3,16 @@
     the first FREE_MAX      at once
     each one after          1 s, 2 s, 4 s ... up to a minute after the one before
 
-Counted for each address and each name by itself, so neither many names from one
-place nor one name from many places gets far.  An attempt counts when it begins
-and is forgiven when it succeeds: a hundred at the same time are a hundred.
-Nobody is locked out for good; after ``FORGET_MS`` without an attempt all is forgotten.
+Counted separately for each address and each name, so neither many names from one
+place nor one name from many places gets far.  A login in progress may fail, so no
+more are in progress than may fail: a hundred at the same time are a hundred, and
+those beyond wait for the outcome of the others.  One that succeeds leaves no trace:
+programs that log in properly do not delay each other.
+No client is locked out permanently; ``FORGET_MS`` after the last failure all is forgotten.
 """
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.clock import Clock
 from penstock.errors import QuotaExceeded
@@ -21,43 +23,64 @@ FORGET_MS: Final = 15 * 60_000
 SUBJECTS_MAX: Final = 10_000  # Remembered; the oldest is forgotten for a new one.
 
 
+class Attempts(NamedTuple):
+    """Those of one subject."""
+
+    failed: int
+    last_ms: int  # Of the last failure.
+    pending: int
+
+
 class LoginThrottle:
     """The failed logins of a server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._failed: OrderedDict[str, tuple[int, int]] = OrderedDict()  # How often, and when the last was.
+        self._attempts: OrderedDict[str, Attempts] = OrderedDict()
 
-    def begin(self, *subjects: str) -> None:
-        """Somebody tries to log in; refused if that is too soon."""
+    def check(self, *subjects: str) -> None:
+        """Begin a login; refused if it is too soon."""
         now_ms = self._clock.steady_ms()
         for subject in subjects:
-            count, last_ms = self._known(subject, now_ms)
-            wait_ms = last_ms + self.wait_ms(count) - now_ms
+            known = self._known(subject, now_ms)
+            wait_ms = known.last_ms + self.wait_ms(known.failed) - now_ms
             if wait_ms > 0:
                 raise QuotaExceeded(
                     who=subject, what="failed logins", limit=FREE_MAX, retry_after=-(-wait_ms // 1000)
                 )
-        for subject in subjects:
-            count, _ = self._known(subject, now_ms)
-            self._failed[subject] = count + 1, now_ms
-            self._failed.move_to_end(subject)
-            if len(self._failed) > SUBJECTS_MAX:
-                self._failed.popitem(last=False)
 
-    def forgive(self, *subjects: str) -> None:
-        for subject in subjects:
-            count, last_ms = self._failed.get(subject, (0, 0))
-            if count > 1:
-                self._failed[subject] = count - 1, last_ms
-            else:
-                self._failed.pop(subject, None)
+    def is_full(self, *subjects: str) -> bool:
+        """Whether as many are in progress as may fail."""
+        now_ms = self._clock.steady_ms()
+        known = [self._known(subject, now_ms) for subject in subjects]
+        return any(each.pending and each.failed + each.pending >= FREE_MAX for each in known)
+
+    def begin(self, *subjects: str) -> None:
+        self._change(subjects, pending=1)
+
+    def end(self, *subjects: str) -> None:
+        self._change(subjects, pending=-1)
+
+    def fail(self, *subjects: str) -> None:
+        self._change(subjects, failed=1)
 
     @staticmethod
     def wait_ms(count: int) -> int:
-        """How long after ``count`` failures the next may come."""
+        """The wait before the next attempt after ``count`` failures."""
         return 0 if count < FREE_MAX else min(1000 << min(count - FREE_MAX, 16), WAIT_MS_MAX)
 
-    def _known(self, subject: str, now_ms: int) -> tuple[int, int]:
-        count, last_ms = self._failed.get(subject, (0, now_ms))
-        return (0, now_ms) if now_ms - last_ms > FORGET_MS else (count, last_ms)
+    def _change(self, subjects: tuple[str, ...], *, failed: int = 0, pending: int = 0) -> None:
+        now_ms = self._clock.steady_ms()
+        for subject in subjects:
+            known = self._known(subject, now_ms)
+            last_ms = now_ms if failed else known.last_ms
+            changed = Attempts(known.failed + failed, last_ms, max(known.pending + pending, 0))
+            self._attempts.pop(subject, None)
+            if changed.failed or changed.pending:
+                self._attempts[subject] = changed
+            if len(self._attempts) > SUBJECTS_MAX:
+                self._attempts.popitem(last=False)
+
+    def _known(self, subject: str, now_ms: int) -> Attempts:
+        known = self._attempts.get(subject, Attempts(0, now_ms, 0))
+        return known if now_ms - known.last_ms <= FORGET_MS else Attempts(0, now_ms, known.pending)

@@ -4,6 +4,8 @@
     user      name, password            │ no
                                    too many failed? ── yes ──> refused, with the time to wait
                                         │ no
+                                   too many in progress? ── yes ──> the same again when one of them has ended
+                                        │ no
                                    scrypt, in a thread of its own ──> remembered ──> known
                                                                  └──> refused
 
@@ -11,7 +13,7 @@ A hash is slow on purpose, so one that fitted is remembered, by a keyed hash of
 the secret that dies with the process: the next login with it costs some
 microseconds.  For a password that is asked after the failed attempts are
 looked at, or it could be guessed at that speed; a key is 256 random bits, which
-nobody guesses at any speed, and so no attacker keeps its owner waiting.
+nobody can guess it, so attackers cannot delay its owner.
 
 All comparisons take the same time wherever two secrets differ, and a name that
 does not exist takes as long as a wrong password.  Nothing tells which it was.
@@ -19,7 +21,8 @@ does not exist takes as long as a wrong password.  Nothing tells which it was.
 A hundred workers that start at the same time with one key are one look at it:
 who shows what is being looked at waits for the same answer.
 
-Limits: one thread, ``WAITING_MAX`` secrets that wait for it.
+Limits: one thread, ``WAITING_MAX`` secrets that wait for it, and as many logins that wait for
+the outcome of others.
 """
 
 import asyncio
@@ -77,9 +80,10 @@ class Logins:
         self._checking: dict[
             Ticket, list[OnLogin]
         ] = {}  # Waiting logins by the secret that is being verified.
+        self._waiting: list[tuple[Credentials, str, OnLogin]] = []  # Until one that is verified has ended.
 
     def begin(self, credentials: Credentials, address: str, then: OnLogin) -> None:
-        """Find out who it is; ``then`` is called once, perhaps before this returns."""
+        """Verify credentials; ``then`` is called once, perhaps before this returns."""
         try:
             claim = _claim(credentials)
             stored = self._stored(claim)
@@ -93,22 +97,25 @@ class Logins:
             if len(self._checking) >= WAITING_MAX:
                 raise Overloaded(what="logins", limit=WAITING_MAX)
             subjects = _subjects(claim, stored, address)
-            self._throttle.begin(*subjects)
+            self._throttle.check(*subjects)
             if self._remembered(claim, stored):
-                self._throttle.forgive(*subjects)
                 then(self._identity(stored), None)
-                return
-            if stored is None and claim[0] == "key":  # Ids are random, so this reveals nothing.
+            elif stored is None and claim[0] == "key":  # Ids are random, so this reveals nothing.
+                self._throttle.fail(*subjects)
                 raise _refused(claim, address)
-            self._check_beside(claim, stored, address, then)
+            elif not self._throttle.is_full(*subjects):
+                self._check_beside(claim, stored, address, then)
+            elif len(self._waiting) < WAITING_MAX:
+                self._waiting.append((credentials, address, then))
+            else:
+                raise Overloaded(what="logins", limit=WAITING_MAX)
         except PenstockError as error:
             then(None, error)
 
-    def scram(self, mechanism: str, address: str) -> ScramLogin:
+    def scram(self, mechanism: str) -> ScramLogin:
         """Begin a login in which the password is not shown."""
 
         def find(name: str) -> Scram:
-            self._throttle.begin(*_subjects(("user", name, ""), None, address))
             stored = self._access.user(name)
             known = None if stored is None else stored.scram.get(mechanism)
             return known or self._strange_scram(mechanism, name)
@@ -116,36 +123,45 @@ class Logins:
         return ScramLogin(mechanism, find)
 
     def _strange_scram(self, mechanism: str, name: str) -> Scram:
-        """For a user that does not exist: stable data that no password matches."""
+        """SCRAM data for an unknown user: always the same, and matched by no password."""
         salt = hmac.digest(self._salt, name.encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
         size = hashlib.new(HASHES[mechanism]).digest_size
         return Scram(salt=salt, iterations=ITERATIONS, stored_key=bytes(size), server_key=bytes(size))
 
-    def scram_fitted(self, login: ScramLogin, address: str) -> Identity:
-        """Who has ended a login by SCRAM."""
-        stored = self._access.user(login.user)
-        if stored is None:  # Deleted in between.
-            raise _refused(("user", login.user, ""), address)
-        self._throttle.forgive(*_subjects(("user", login.user, ""), stored, address))
-        return self._identity(stored)
+    def scram_final(self, login: ScramLogin, proof: bytes, address: str) -> tuple[bytes, Identity]:
+        """The answer to the proof, and who it is.
+
+        Only this is an attempt: what came before told nothing about the password.
+        """
+        claim = ("user", login.user, "")
+        subjects = _subjects(claim, None, address)
+        self._throttle.check(*subjects)
+        answer, stored = login.final(proof), self._access.user(login.user)
+        if answer is None or stored is None:  # None if it was deleted in between.
+            self._throttle.fail(*subjects)
+            raise _refused(claim, address)
+        return answer, self._identity(stored)
 
     def signing_secret(self, key_id: str) -> str | None:
-        """What a key signs requests with; None if there is no such key, or if it is not stored."""
+        """The secret that a key signs requests with; None if there is no such key, or none is stored."""
         stored = self._access.key(key_id)
         return None if stored is None else stored.signing or None
 
     def signer(self, key_id: str) -> Identity:
-        """Who has signed a request with the secret of a key."""
+        """The identity that has signed a request with the secret of a key."""
         stored = self._access.key(key_id)
         if stored is None:
             raise Unauthenticated(why=REFUSED["key"])
         return self._identity(stored)
 
     def forget(self, kind: str, name: str) -> None:
-        """It was changed, or is gone."""
+        """Forget a key or user that was changed or deleted."""
         self._fitted.pop((kind, name), None)
 
     def close(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, then in waiting:
+            then(None, ShuttingDown(what="server"))
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _check_beside(
@@ -154,22 +170,28 @@ class Logins:
         ticket = self._ticket(claim)
         self._checking[ticket] = [then]
         fits = self._stranger.fits if stored is None else stored.fits
+        subjects = _subjects(claim, stored, address)
+        self._throttle.begin(*subjects)
         loop = asyncio.get_running_loop()
         checked = loop.run_in_executor(self._thread, fits, claim[2])
 
         def ended(_: object) -> None:
             identity: Identity | None = None
             error: PenstockError | None = None
+            self._throttle.end(*subjects)
             if checked.cancelled():
                 error = ShuttingDown(what="server")
             elif not checked.result() or stored is None or self._stored(claim) is not stored:
+                self._throttle.fail(*subjects)
                 error = _refused(claim, address)
             else:
                 self._fitted[claim[:2]] = ticket[2]
-                self._throttle.forgive(*_subjects(claim, stored, address))
                 identity = self._identity(stored)
             for each in self._checking.pop(ticket):
                 each(identity, error)
+            waiting, self._waiting = self._waiting, []
+            for one in waiting:
+                self.begin(*one)
 
         checked.add_done_callback(ended)
 
@@ -204,7 +226,7 @@ def _claim(credentials: Credentials) -> Claim:
         mark, _, rest = credentials.key.partition("_")
         key_id, _, secret = rest.partition("_")
         if mark != "pk" or not key_id or not 0 < len(secret) <= SECRET_LENGTH_MAX:
-            raise Unauthenticated(why="that is no API key; one looks like pk_<id>_<secret>")
+            raise Unauthenticated(why="that is not an API key; one looks like pk_<id>_<secret>")
         return "key", key_id, secret
     if (
         credentials.user is not None
@@ -212,11 +234,11 @@ def _claim(credentials: Credentials) -> Claim:
         and len(credentials.password) <= SECRET_LENGTH_MAX
     ):
         return "user", credentials.user, credentials.password
-    raise Unauthenticated(why="this server asks for an API key")
+    raise Unauthenticated(why="this server requires an API key")
 
 
 def _subjects(claim: Claim, stored: object, address: str) -> tuple[str, ...]:
-    """Whose failed logins are counted: a key that exists is nobody's neighbour."""
+    """What failed logins count for: an existing key; the network of unknown keys; network and user name."""
     kind, name, _ = claim
     source = f"address {_network(address)}"
     if kind == "key":
@@ -225,7 +247,7 @@ def _subjects(claim: Claim, stored: object, address: str) -> tuple[str, ...]:
 
 
 def _network(address: str) -> str:
-    """Whose address it is: with IPv6, everybody has 2^64 of them."""
+    """The network of an address: a client with IPv6 has 2^64 addresses."""
     try:
         known = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an operation needs of its caller; ``needs.py``, which is generated, has this for every operation."""
+"""The permission that an operation requires; ``needs.py``, which is generated, has one for each."""
 
 from typing import Final, NamedTuple
 

@@ -20,13 +20,13 @@ class TokenBucket:
         self._at_ms = now_ms
 
     def short_ms(self, now_ms: int) -> int:
-        """How long until something may be taken; 0 if it may be now."""
+        """The wait until tokens are available; 0 if there are some."""
         self._level = min(self._level + self.limit * (now_ms - self._at_ms) / 1000, self.limit)
         self._at_ms = now_ms
         return 0 if self._level > 0 else round(-self._level / self.limit * 1000) + 1
 
     def take(self, amount: int) -> None:
-        """Take it, also if there is not so much."""
+        """Take tokens, even more than there are."""
         self._level -= amount
 
 
@@ -43,7 +43,7 @@ class Spending:
         self.limited = self._messages is not None or self._bytes is not None
 
     def spend(self, messages: int, size: int) -> None:
-        """Take both, or refuse and take neither."""
+        """Take messages and bytes, or refuse and take neither."""
         now_ms = self._clock.steady_ms()
         wanted = (self._messages, messages, "messages a second"), (self._bytes, size, "bytes a second")
         for bucket, _, what in wanted:

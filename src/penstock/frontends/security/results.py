@@ -15,6 +15,7 @@ from penstock.groups.rebalance import KafkaGroupState
 from penstock.groups.transactions import TransactionState
 from penstock.model.info import BrokerInfo, DeadLetterErrors, Overview, StorageProblem
 from penstock.model.message import Message, Receipt
+from penstock.model.schemas import SchemaInfo, subject_topic
 
 
 def visible_topics(guard: Guard, names: list[str]) -> list[str]:
@@ -26,7 +27,7 @@ def visible_counts(guard: Guard, counts: dict[tuple[str, int], int]) -> dict[tup
 
 
 def visible_metrics(guard: Guard, families: list[Family]) -> list[Family]:
-    """The broker's own, and those of topics and groups that may be described."""
+    """The metrics of the broker, and of topics and groups that the caller may describe."""
     return [
         family._replace(
             samples=[(of, value) for of, value in family.samples if guard.may("describe", *of[:scoped])]
@@ -49,7 +50,7 @@ def visible_overview(guard: Guard, overview: Overview) -> Overview:
 
 
 def visible_stats(guard: Guard, info: BrokerInfo) -> BrokerInfo:
-    """Paths on the server's disk are for admins; where the lake is, for those who may read."""
+    """Statistics without paths, which only admins see, and without the lake, which readers see."""
     return msgspec.structs.replace(
         info,
         problems=_visible_problems(guard, info.problems),
@@ -71,6 +72,10 @@ def _visible_problems(guard: Guard, problems: list[StorageProblem]) -> list[Stor
 
 def readable_errors(guard: Guard, errors: list[DeadLetterErrors]) -> list[DeadLetterErrors]:
     return [error for error in errors if guard.may("read", error.topic)]
+
+
+def visible_schemas(guard: Guard, schemas: list[SchemaInfo]) -> list[SchemaInfo]:
+    return [info for info in schemas if guard.may("describe", subject_topic(info.subject))]
 
 
 def visible_group_names(guard: Guard, names: list[str]) -> list[str]:

@@ -22,11 +22,10 @@ from penstock.errors import Unauthenticated
 
 NONCE_BYTES: Final = 18
 NO_BINDING: Final = (b"n,,", b"y,,")  # A client that binds to its channel (p=...) asks for another mechanism.
-REFUSED: Final = "the name or the password is not right"
 
 
 class ScramLogin:
-    """One exchange; ``user`` is who it was when it has ended."""
+    """One exchange; ``user`` is the authenticated user once it has ended."""
 
     def __init__(self, mechanism: str, find: Callable[[str], Scram]) -> None:
         self.user = ""
@@ -43,7 +42,7 @@ class ScramLogin:
         return self._credential is not None
 
     def first(self, message: bytes) -> bytes:
-        """The answer to who it is."""
+        """The response to the client's first message."""
         header, bare = message[:3], message[3:]
         facts = _facts(bare)
         if header not in NO_BINDING or b"n" not in facts or not facts.get(b"r"):
@@ -56,14 +55,14 @@ class ScramLogin:
         self._begin = bare + b"," + answer
         return answer
 
-    def final(self, message: bytes) -> bytes:
-        """The answer to the proof; refused if it is none."""
+    def final(self, message: bytes) -> bytes | None:
+        """The answer to the proof; None if it is none."""
         found = self._credential
         assert found is not None
         without_proof, _, proof = message.rpartition(b",p=")
         facts = _facts(without_proof)
         if facts.get(b"r") != self._nonce or facts.get(b"c") != b64encode(self._header):
-            raise Unauthenticated(why="that does not belong to the beginning of this login")
+            return None
         signed = self._begin + b"," + without_proof
         signature = hmac.digest(found.stored_key, signed, self._hash)
         try:
@@ -72,7 +71,7 @@ class ScramLogin:
             decoded = b""
         client_key = bytes(one ^ other for one, other in zip(decoded, signature, strict=False))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), found.stored_key):
-            raise Unauthenticated(why=REFUSED)
+            return None
         return b"v=" + b64encode(hmac.digest(found.server_key, signed, self._hash))
 
 

@@ -2,7 +2,7 @@
 
     login ──> begin(identity) ──> token     in a cookie that scripts cannot read and other sites cannot send
                               └─> guard     in the page; a request that changes something must show it (CSRF)
-    request ──> find(token)   ──> the session, or None: nobody is logged in
+    request ──> find(token)   ──> the session, or None: not logged in
 
 Both are 256 random bits; the server keeps a hash of the token only, in memory, so
 a restart ends all sessions.  A session ends when it was not used for ``IDLE_MS``,
@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Final
 
 from penstock.clock import Clock
-from penstock.frontends.security.identity import Identity
+from penstock.frontends.security.identity import Credentials, Identity
 
 TOKEN_BYTES: Final = 32
 IDLE_MS: Final = 60 * 60_000
@@ -28,14 +28,17 @@ SESSIONS_MAX: Final = 10_000  # The one that was used longest ago is ended for a
 class BrowserSession:
     """One login of a browser."""
 
-    def __init__(self, identity: Identity, now_ms: int) -> None:
+    def __init__(self, identity: Identity, credentials: Credentials, now_ms: int) -> None:
         self.identity = identity
+        self.credentials = (
+            credentials  # In memory only; for SQL, where Spark asks the broker on their behalf.
+        )
         self.guard = secrets.token_urlsafe(TOKEN_BYTES)
         self.begun_ms = now_ms
         self.used_ms = now_ms
 
     def guarded_by(self, shown: str) -> bool:
-        """Whether a request shows what only a page of this server can know."""
+        """Whether a request has the guard token, which only pages of this server know."""
         return hmac.compare_digest(self.guard.encode(), shown.encode("utf-8", "surrogatepass"))
 
     def alive(self, now_ms: int) -> bool:
@@ -50,10 +53,12 @@ class BrowserSessions:
             OrderedDict()
         )  # By hash; the longest unused first.
 
-    def begin(self, identity: Identity) -> tuple[str, BrowserSession]:
-        """Somebody has logged in; the token is for the cookie."""
+    def begin(self, identity: Identity, credentials: Credentials) -> tuple[str, BrowserSession]:
+        """Begin a session; returns the token for the cookie."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        session = self._sessions[_hash(token)] = BrowserSession(identity, self._clock.steady_ms())
+        session = self._sessions[_hash(token)] = BrowserSession(
+            identity, credentials, self._clock.steady_ms()
+        )
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return token, session
@@ -72,7 +77,7 @@ class BrowserSessions:
         return session
 
     def end(self, token: str) -> None:
-        """The logout; fine if it has ended already."""
+        """End a session (logout), if it has not ended already."""
         self._sessions.pop(_hash(token), None)
 
 

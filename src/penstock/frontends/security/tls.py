@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """How connections are encrypted; None if they are not."""
+    """The TLS context of the listeners; None without encryption."""
     if not settings.certificate:
         return None
     for name in ("certificate", "key"):

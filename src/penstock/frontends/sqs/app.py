@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, RequestTooLarge
 from penstock.frontends.security.identity import NOBODY
-from penstock.frontends.sqs import moves, queues, receiving, sending, settling
+from penstock.frontends.sqs.actions import moves, queues, receiving, sending, settling
 from penstock.frontends.sqs.call import SqsCall, SqsShared
 from penstock.frontends.sqs.errors import SqsError, missing, of_broker
 from penstock.frontends.sqs.signers import identify
@@ -36,6 +36,7 @@ JSON: Final = b"application/x-amz-json-1.0"
 XML: Final = b"text/xml"
 LOOKS: Final = ("Get", "List")  # Actions that change nothing; only these by GET, which any web page can send.
 CLOSE: Final = (b"connection", b"close")
+TRACE: Final = b"x-amzn-trace-id"  # Of AWS X-Ray.
 
 HANDLERS: Final[dict[str, Handler]] = {
     "AddPermission": queues.add_permission,
@@ -81,7 +82,7 @@ def make_app(shared: SqsShared) -> ASGIApp:
             await send({"type": "websocket.close"})
             return
         headers: Headers = dict(scope["headers"])
-        exchange = Exchange(shared, scope, headers, as_json=b"x-amz-target" in headers)
+        exchange = SqsExchange(shared, scope, headers, as_json=b"x-amz-target" in headers)
         try:
             await exchange.run(receive, send)
         except (ClientGone, OSError):
@@ -90,7 +91,7 @@ def make_app(shared: SqsShared) -> ASGIApp:
     return app
 
 
-class Exchange:
+class SqsExchange:
     """A request and its answer, in one of the protocols."""
 
     def __init__(self, shared: SqsShared, scope: Scope, headers: Headers, *, as_json: bool) -> None:
@@ -143,7 +144,10 @@ class Exchange:
         body = await self._read(receive)
         host = self._headers.get(b"host", b"localhost").decode("latin-1")
         shown = self._headers.get(b"authorization", b"").decode("latin-1")
-        call = SqsCall(shared, scope["path"], f"{scope['scheme']}://{host}", shown, scope["state"]["lost"])
+        url = f"{scope['scheme']}://{host}"
+        trace = self._headers.get(TRACE)
+        traced = trace.decode("latin-1") if trace else None
+        call = SqsCall(shared, scope["path"], url, shown, scope["state"]["lost"], traced)
         await self._login(call, body)
         action, request = self._decode(body)
         return action, await HANDLERS[action](call, request)
@@ -167,7 +171,6 @@ class Exchange:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _login(self, call: SqsCall, body: bytes) -> None:
-        """Who sent it."""
         if self._shared.gateway.required:
             shown = read_authorization(call.authorization)
             scope = self._scope

@@ -72,7 +72,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_queue(name: str, attributes: Mapping[str, str]) -> bool:
-    """Whether attributes make a topic a queue: they are as this front end stores them, whoever set them."""
+    """Whether attributes make a topic a queue: they are as this front end stores them."""
     if CREATED not in attributes or MODIFIED not in attributes:
         return False
     try:
@@ -215,7 +215,6 @@ def tags_of(attributes: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_tags(attributes: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
-    """Attributes with more tags."""
     made = {**attributes, **{TAG + name: value for name, value in tags.items()}}
     if len(tags_of(made)) > TAGS_MAX:
         raise invalid(f"Too many tags added for queue. A queue has at most {TAGS_MAX} tags.")

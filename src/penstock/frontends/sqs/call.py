@@ -4,10 +4,8 @@ A handler gets an ``SqsCall`` and the decoded request, and returns an answer.  I
 ``call.operations``, which enforces the permissions of the caller.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
-from functools import partial
 from sys import getsizeof
 from typing import Any, Final, TypeVar
 
@@ -26,7 +24,7 @@ from penstock.frontends.sqs.consumers import SqsConsumers
 from penstock.frontends.sqs.errors import no_queue
 from penstock.frontends.sqs.names import ACCOUNT, REGION, arn_of, name_of_url, region_of
 from penstock.frontends.sqs.tasks import MoveTasks
-from penstock.wire.sqs.answers import IncomingMessage, Received
+from penstock.wire.sqs.answers import IncomingMessage, ReceivedMessages
 from penstock.wire.sqs.signatures import read_authorization
 
 QUEUES_MAX: Final = 10_000  # Whose attributes are remembered as they were read last.
@@ -43,15 +41,15 @@ class ReceiveAttempts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], tuple[int, int, Received]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[int, int, ReceivedMessages]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, queue: str, attempt_id: str) -> Received | None:
+    def get(self, queue: str, attempt_id: str) -> ReceivedMessages | None:
         self._trim()
         found = self._kept.get((queue, attempt_id))
         return None if found is None else found[2]
 
-    def add(self, queue: str, attempt_id: str, answer: Received) -> None:
+    def add(self, queue: str, attempt_id: str, answer: ReceivedMessages) -> None:
         self.discard(queue, attempt_id)
         size = sum(map(_bytes_of, answer.messages))
         self._kept[queue, attempt_id] = self._clock.steady_ms(), size, answer
@@ -108,7 +106,7 @@ class SqsShared:
         )  # When a place was first received.
 
     def state(self, operations: BrokerOperations, name: str) -> QueueState:
-        """A queue; an error if there is no topic of that name, or if nobody made it a queue."""
+        """A queue; an error if there is no topic of that name, or if it was not made a queue."""
         layout = operations.layout(name)
         known = self.states.get(name)
         if known is not None and known[0] is layout.settings:
@@ -134,18 +132,25 @@ class SqsShared:
 
 
 class SqsCall:
-    """One request."""
+    """One request of an SQS client, and the operations its key may use."""
 
-    __slots__ = ("authorization", "identity", "lost", "operations", "path", "shared", "url")
+    __slots__ = ("authorization", "identity", "lost", "operations", "path", "shared", "trace", "url")
 
     def __init__(
-        self, shared: SqsShared, path: str, url: str, authorization: str, lost: Disconnection
+        self,
+        shared: SqsShared,
+        path: str,
+        url: str,
+        authorization: str,
+        lost: Disconnection,
+        trace: str | None = None,
     ) -> None:
         self.shared = shared
         self.path = path
         self.url = url  # Of this server, as the client knows it.
         self.lost = lost
         self.authorization = authorization  # The header, whether it is checked or not.
+        self.trace = trace  # The tracing header of AWS X-Ray, for messages that have none of their own.
         self.identity: Identity = NOBODY
         self.operations: BrokerOperations
 
@@ -174,16 +179,4 @@ class SqsCall:
 
     async def run_all(self, works: Iterable[Work[T]]) -> list[T | PenstockError]:
         """Run operations at the same time, begun in their order, so that one sync serves all."""
-        started = [(work, asyncio.get_running_loop().create_future()) for work in works]
-        for work, future in started:
-            self.shared.broker.start(work, partial(_ended, future))
-        return [await future for _, future in started]
-
-
-def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    if future.done():
-        return  # The request was cancelled.
-    if error is None or isinstance(error, PenstockError):
-        future.set_result(result if error is None else error)
-    else:
-        future.set_exception(error)
+        return await self.shared.broker.run_all(works)

@@ -1,7 +1,7 @@
 """Consumers behind receive requests: one for each client, queue and visibility timeout, as over HTTP.
 
-Each message has a lease of its own, so that its visibility timeout can be changed alone.  A consumer that has
-its hands full is joined by another one, up to the limit of messages in flight that the service has.
+Each message has a lease of its own, so that its visibility timeout can be changed alone.  When a consumer
+holds as many messages as it may, another one is opened, up to the in-flight limit of the service.
 """
 
 from typing import Final
@@ -16,6 +16,7 @@ FULL: Final = 9_000  # Of one consumer; the broker's own limit is a little highe
 
 class SqsConsumers(HttpConsumers):
     kind = "sqs"
+    what = "consumers of SQS queues"
 
     async def find(
         self, operations: BrokerOperations, topic: str, group: str, visibility_ms: int | None

@@ -1,4 +1,4 @@
-"""Receipt handles: the place of a received message, and the lease it was received with.
+"""Receipt handles: the partition and offset of a received message, and its lease.
 
     base64url( version, partition, attempt, lease, offset, check )
 
@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 VERSION: Final = 1
 CHECK_BYTES: Final = 8
-_PLACE: Final = Struct(">BIHqq")
-SIZE: Final = _PLACE.size + CHECK_BYTES
+_PACKED: Final = Struct(">BIHqq")
+SIZE: Final = _PACKED.size + CHECK_BYTES
 LENGTH: Final = -(-SIZE // 3) * 4
 
 
-class ReceivedPlace(NamedTuple):
+class ReceiptHandle(NamedTuple):
     """Which message, and which of its deliveries."""
 
     partition: int
@@ -30,24 +30,24 @@ class ReceivedPlace(NamedTuple):
     offset: int
 
 
-def write_handle(topic_id: bytes, place: ReceivedPlace) -> str:
-    packed = _PLACE.pack(VERSION, place.partition, min(place.attempt, 0xFFFF), place.lease, place.offset)
+def write_handle(topic_id: bytes, handle: ReceiptHandle) -> str:
+    packed = _PACKED.pack(VERSION, handle.partition, min(handle.attempt, 0xFFFF), handle.lease, handle.offset)
     return urlsafe_b64encode(packed + _check(topic_id, packed)).decode()
 
 
-def read_handle(topic_id: bytes, handle: str) -> ReceivedPlace | None:
+def read_handle(topic_id: bytes, text: str) -> ReceiptHandle | None:
     """What a handle of this queue names; None if it is none."""
-    if len(handle) != LENGTH or not handle.isascii():
+    if len(text) != LENGTH or not text.isascii():
         return None
     try:
-        data = urlsafe_b64decode(handle)
+        data = urlsafe_b64decode(text)
     except binascii.Error:
         return None
-    packed, check = data[: _PLACE.size], data[_PLACE.size :]
+    packed, check = data[: _PACKED.size], data[_PACKED.size :]
     if len(data) != SIZE or packed[0] != VERSION or check != _check(topic_id, packed):
         return None
-    _, partition, attempt, lease, offset = _PLACE.unpack(packed)
-    return ReceivedPlace(partition, attempt, lease, offset)
+    _, partition, attempt, lease, offset = _PACKED.unpack(packed)
+    return ReceiptHandle(partition, attempt, lease, offset)
 
 
 def _check(topic_id: bytes, packed: bytes) -> bytes:

@@ -14,19 +14,18 @@ whose names begin with "sqs-" are stored under "sqs-user-", so they cannot be ta
 """
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from penstock.frontends.sqs.names import ACCOUNT, arn_of
+from penstock.model.ids import SENT_ID, message_uuid
 from penstock.model.message import RawHeaders, own_headers
 from penstock.wire.headers import DEAD_LETTER_HEADERS, REDRIVEN_FROM, SOURCE_TOPIC
 from penstock.wire.records import Record
 from penstock.wire.sqs.requests import AttributeValue
 
-ID: Final = "sqs-id"
+ID: Final = SENT_ID
 TYPES: Final = "sqs-types"
 DEDUP: Final = "sqs-dedup"
 SENDER: Final = "sqs-sender"
@@ -82,7 +81,7 @@ def headers_of(
 
 
 def read_record(topic: str, partition: int, record: Record) -> SqsRecord:
-    """A stored record, whoever published it."""
+    """Read a stored record of any producer."""
     headers, source = letter_content(record)
     own: dict[str, str] = {}
     users: list[tuple[str, bytes]] = []
@@ -95,7 +94,7 @@ def read_record(topic: str, partition: int, record: Record) -> SqsRecord:
             users.append((name, value or b""))
     sent = own.get(SENT, "")
     return SqsRecord(
-        message_id=own.get(ID) or id_of_place(topic, partition, record.offset),
+        message_id=own.get(ID) or message_uuid(topic, partition, record.offset),
         body=_text(record.value or b""),
         group_id=None if record.key is None else _text(record.key),
         dedup_id=own.get(DEDUP),
@@ -119,11 +118,6 @@ def system_attributes(message: SqsRecord, region: str, receives: int, first_ms: 
         "AWSTraceHeader": message.trace,
         "DeadLetterQueueSourceArn": None if message.source is None else arn_of(region, message.source),
     }
-
-
-def id_of_place(topic: str, partition: int, offset: int) -> str:
-    place = f"{topic}:{partition}:{offset}".encode()
-    return str(UUID(bytes=blake2b(place, digest_size=16).digest(), version=4))
 
 
 def letter_content(record: Record) -> tuple[RawHeaders, str | None]:

@@ -30,7 +30,7 @@ class SqsListener(AsgiListener):
         super().__init__(make_app(self.shared), limits, connections)
 
     async def drain(self) -> None:
-        """Answer what was read, then close every connection."""
+        """Finish in-flight requests, then close every connection."""
         self.shared.draining = True
         self.shared.moves.cancel_all()
         await super().drain()
@@ -38,7 +38,7 @@ class SqsListener(AsgiListener):
         self.shared.consumers.close()
 
     def abort(self) -> None:
-        """Cut every connection, and end what is done for them."""
+        """Close every connection at once, and cancel its requests."""
         super().abort()
         self.shared.moves.cancel_all()
         self.shared.consumers.close()

@@ -1,4 +1,4 @@
-"""Message move tasks of a listener: what runs, and what became of those before.
+"""Message move tasks of a listener: those that run, and the results of earlier ones.
 
 They are kept in memory.  A restart ends them; what was not moved by then is still in the dead-letter queue.
 """
@@ -15,7 +15,7 @@ RUNNING_MAX: Final = 100  # At a time; the service has the same limit for an acc
 
 
 class MoveTask:
-    """One task."""
+    """A move of messages out of a dead-letter queue."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class MoveTask:
         self.rate = rate
         self.to_move = to_move
         self.started_ms = started_ms
-        self.operations = operations  # Of whoever started it.
+        self.operations = operations  # Of the key that started it.
         self.moved = 0
         self.status = "RUNNING"
         self.failure: str | None = None
@@ -67,7 +67,7 @@ class MoveTasks:
         running.add_done_callback(self._running.discard)
 
     def of_source(self, source: str) -> list[MoveTask]:
-        """Those of a dead-letter queue, the newest first."""
+        """The tasks of a dead-letter queue, the newest first."""
         return [task for task in reversed(self._tasks) if task.source == source]
 
     def find(self, handle: str) -> MoveTask | None:
@@ -78,13 +78,13 @@ class MoveTasks:
         return len(self._running) >= RUNNING_MAX
 
     def forget(self, operations: BrokerOperations) -> None:
-        """Whose they are was revoked or changed: nothing more is moved."""
+        """The key was revoked or changed: its tasks move nothing more."""
         for task in self._tasks:
             if task.operations is operations and task.active:
                 task.fail("the key that started the task was revoked or changed")
 
     def cancel_all(self) -> None:
-        """The server is about to end."""
+        """Cancel the running tasks: the server stops."""
         for running in list(self._running):
             running.cancel()
 

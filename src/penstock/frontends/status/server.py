@@ -8,12 +8,12 @@ of all listeners, this one included.
 
 Which hosts and origins it answers is decided as for the HTTP API (``origins.py``).
 A server that asks for keys answers to one: ``Authorization: Bearer pk_...``; and
-tells of the topics that it may see.
+lists the topics that it may see.
 
 It is as much of HTTP/1.1 as that needs: one request for each connection, no
 body, an answer, the end.  The head of a request has a limit in bytes and one in
 time.  The figures are worked out when they are asked for, at some microseconds
-for each partition; nothing is kept up to date for a page that nobody reads.
+for each partition; nothing is kept up to date for a page that is seldom read.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ answered by exactly one line that begins with OK or ERR, which is the last of it
 answer.  MSG lines of subscriptions come between answers, never inside one.
 
 A message is the bytes behind one space after the last argument, as they are.  A
-line break in a message (that came through another door) is sent as ``\n``.
+line break in a message (published through another protocol) is sent as ``\n``.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.model.message import StoredMessage
+from penstock.operations.call import DEFAULT_GROUP
 
-DEFAULT_GROUP: Final = "default"
 CHUNK_MESSAGES: Final = 64  # Of a CONSUME, at a time; between two chunks the client must have read.
 CHUNK_BYTES: Final = 64 * 1024 * 1024
 SUBSCRIPTIONS_MAX: Final = 100  # Of one connection; each has a consumer and a task.
@@ -41,8 +41,8 @@ _LINE_BREAKS: Final = re.compile(rb"[\r\n]")
 _SHOWN: Final = {b"\r": rb"\r", b"\n": rb"\n"}
 
 
-class Refused(Exception):  # noqa: N818 - it reads better, and never leaves this package.
-    """The command cannot be done; its text is what follows ERR."""
+class CommandRefused(Exception):  # noqa: N818 - an answer to the client, which never leaves this package.
+    """The command failed; its text follows ERR in the response."""
 
 
 class NotThisProtocol(Exception):  # noqa: N818 - the same.
@@ -50,7 +50,7 @@ class NotThisProtocol(Exception):  # noqa: N818 - the same.
 
 
 class TextSession:
-    """What one connection has said so far: its subscriptions, and the messages it holds."""
+    """The state of one connection: its subscriptions, and the messages it holds."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TextSession:
         self.broker: AsyncBroker | None = None if gateway.required else gateway.broker(NOBODY)
         self.gateway = gateway
         self.identity = NOBODY
-        self.log_in = log_in  # Who is there, by what was shown; the connection is theirs from then on.
+        self.log_in = log_in  # Sets the identity of the connection by its credentials.
         self.send = send  # One line or several, with their ends; waits for a client that does not read.
         self.subscribe = subscribe  # Begins to push the consumer's messages.
         self.in_flight_max = in_flight_max
@@ -73,7 +73,7 @@ class TextSession:
         self._held: dict[str, AsyncReceivedMessage] = {}  # By id; some may be held no longer.
 
     def hold(self, message: AsyncReceivedMessage) -> bytes:
-        """Remember a message that is about to be sent, and return its line."""
+        """Note a message that is about to be sent, and return its line."""
         self._held.pop(message.id, None)  # So that it becomes the newest.
         self._held[message.id] = message
         if len(self._held) > self.in_flight_max * len(self.subscriptions):
@@ -82,17 +82,17 @@ class TextSession:
         return message_line(message.topic, message.id, message.value)
 
     def let_go(self, identity: str) -> AsyncReceivedMessage:
-        """The message of that id, which is about to be answered."""
+        """Remove and return the message of that id, which is about to be settled."""
         message = self._held.pop(identity, None)
         if message is None:
-            raise Refused(errors.UNKNOWN_MESSAGE)
+            raise CommandRefused(errors.UNKNOWN_MESSAGE)
         return message
 
     @property
     def open_broker(self) -> AsyncBroker:
         """The operations that this client may use."""
         if self.broker is None:
-            raise Refused(errors.UNAUTHENTICATED)
+            raise CommandRefused(errors.UNAUTHENTICATED)
         return self.broker
 
 
@@ -113,7 +113,7 @@ class Command:
 async def authenticate(session: TextSession, words: list[bytes]) -> str:
     """Log in with an API key."""
     if session.broker is not None and session.gateway.required:
-        raise Refused("You are logged in already")
+        raise CommandRefused("You are logged in already")
     identity = await session.log_in(Credentials(key=text(words[0])))
     session.identity = identity
     session.broker = session.gateway.broker(identity)
@@ -138,7 +138,7 @@ async def publish(session: TextSession, words: list[bytes]) -> str:
 
 
 async def consume(session: TextSession, words: list[bytes]) -> str:
-    """Send all messages of a partition; nothing is taken."""
+    """Send all messages of a partition, without consuming them."""
     topic, partition = text(words[0]), partition_number(words[1])
     described = await session.open_broker.describe_topic(topic)
     if partition >= len(described.partitions):
@@ -147,8 +147,8 @@ async def consume(session: TextSession, words: list[bytes]) -> str:
     limit = max(min(CHUNK_MESSAGES, CHUNK_BYTES // described.settings.message_bytes_max), 1)
     count = 0
     while offset < end:
-        some = await session.open_broker.read(topic, partition=partition, offset=offset, limit=limit)
-        some = [message for message in some if message.offset < end]  # Not what was published meanwhile.
+        read = await session.open_broker.read(topic, partition=partition, offset=offset, limit=limit)
+        some = [message for message in read if message.offset < end]  # Not what was published meanwhile.
         await session.send(b"".join(map(stored_line, some)))
         count += len(some)
         offset = some[-1].offset + 1 if len(some) == limit else end
@@ -156,12 +156,12 @@ async def consume(session: TextSession, words: list[bytes]) -> str:
 
 
 async def subscribe(session: TextSession, words: list[bytes]) -> str:
-    """Have the messages of a group pushed; topic and group are made at first use."""
+    """Push the messages of a group; topic and group are created at first use."""
     topic = text(words[0])
     group = text(words[1]) if len(words) > 1 else DEFAULT_GROUP
     if (topic, group) not in session.subscriptions:
         if len(session.subscriptions) >= SUBSCRIPTIONS_MAX:
-            raise Refused(f"Too many subscriptions: {SUBSCRIPTIONS_MAX} is the most for one connection")
+            raise CommandRefused(f"Too many subscriptions: {SUBSCRIPTIONS_MAX} is the limit of a connection")
         consumer = await open_consumer(session, topic, group)
         session.subscriptions[topic, group] = consumer
         session.subscribe(topic, group, consumer)
@@ -182,7 +182,7 @@ async def acknowledge(session: TextSession, words: list[bytes]) -> str:
 
 
 async def ping(_: TextSession, __: list[bytes]) -> str:
-    """Say that the server is there."""
+    """Respond that the server is running."""
     return "PONG"
 
 
@@ -224,32 +224,32 @@ PUBLISHING: Final = frozenset({b"PRODUCE", b"PUB"})
 
 
 async def answer(session: TextSession, line: bytes) -> bytes:
-    """Do what a line asks for; returns the last line of the answer."""
+    """Execute the command on a line; returns the last line of the response."""
     try:
         name, rest = split_command(line)
         command = COMMANDS.get(name)
         if command is None:
             if is_http(line.lstrip()):
                 raise NotThisProtocol
-            raise Refused(errors.UNKNOWN_COMMAND)
+            raise CommandRefused(errors.UNKNOWN_COMMAND)
         words = split_words(name, command, rest)
         return f"OK {await command.do(session, words)}\n".encode()
-    except Refused as refusal:
+    except CommandRefused as refusal:
         return f"ERR {refusal}\n".encode()
     except PenstockError as error:
         return f"ERR {errors.words(error)}\n".encode()
 
 
 def is_publish(line: bytes) -> bool:
-    """Whether a line publishes, and so may be done together with its like."""
+    """Whether a line publishes, so that it may be executed together with others."""
     return line.lstrip().partition(b" ")[0].upper() in PUBLISHING
 
 
 def split_command(line: bytes) -> tuple[str, bytes]:
-    """The command in capitals, and all that follows the space behind it."""
+    """The command in capitals, and what follows the space after it."""
     word, _, rest = line.lstrip().partition(b" ")
     if not word:
-        raise Refused(errors.MISSING_COMMAND)
+        raise CommandRefused(errors.MISSING_COMMAND)
     return text(word).upper(), rest
 
 
@@ -265,7 +265,7 @@ def split_words(name: str, command: Command, rest: bytes) -> list[bytes]:
         if len(words) == command.most - 1 and space:
             words.append(rest)
     if not command.least <= len(words) <= command.most:
-        raise Refused(f"Usage: {f'{name} {command.usage}'.strip()}")
+        raise CommandRefused(f"Usage: {f'{name} {command.usage}'.strip()}")
     return words
 
 
@@ -276,7 +276,7 @@ def help_lines() -> Iterator[str]:
 
 
 def text(word: bytes) -> str:
-    """A word as text; what is no UTF-8 is no name either, and is refused as such."""
+    """A word as text; one that is not UTF-8 is refused as an invalid name."""
     return word.decode(errors="replace")
 
 

@@ -1,6 +1,6 @@
-"""What an error of the broker is called in the text protocol.
+"""Errors of the broker in the text protocol.
 
-The few that KQueue's text protocol had keep its words; all others are told by
+The few that KQueue's text protocol had keep its wording; all others are sent as
 their own sentence and code.
 """
 
@@ -25,7 +25,7 @@ FAULT: Final = "Internal error; the server's log says more"
 
 
 def not_lines(spoken: str) -> str:
-    """Why a connection is ended that begins with something else than a line."""
+    """Why a connection is closed that does not begin with a line."""
     return f"This port speaks the text protocol, in lines; what you sent looks like {spoken}"
 
 

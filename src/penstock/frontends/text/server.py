@@ -6,8 +6,8 @@
 The connection's task owns the tasks of its subscriptions.  When the input
 ends, they end, and the consumers are closed: what was pushed and not
 acknowledged comes back at once, to the next subscriber.  A client that does
-not read is not pushed to; what it has on loan comes back by its visibility
-timeout.
+not read is not pushed to; its leased messages are
+redelivered after the visibility timeout.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
-from penstock.frontends.text.commands import NotThisProtocol, Refused, TextSession, answer, is_publish
+from penstock.frontends.text.commands import CommandRefused, NotThisProtocol, TextSession, answer, is_publish
 
 if TYPE_CHECKING:
     from penstock.broker.frontend import LocalConsumer
@@ -63,7 +63,7 @@ class TextListener(LineListener):
 
             async def send(lines: bytes) -> None:
                 if connection.lost:
-                    raise Refused("nobody listens")
+                    raise CommandRefused("The connection is closed")
                 connection.write(lines)
                 await connection.drained()
 
@@ -96,14 +96,14 @@ class TextListener(LineListener):
                     await self._close(consumer, disconnected=not session.ended and not self._draining)
 
     async def _close(self, consumer: AsyncConsumer, disconnected: bool) -> None:
-        """Give back what it holds; the attempt counts if the client has left without QUIT."""
+        """Release held messages; the attempt counts if the client has disconnected without QUIT."""
         if disconnected:
             await self._broker.run(cast("LocalConsumer", consumer.operations).disconnect())
         else:
             await consumer.close()
 
     async def _answer_lines(self, connection: LineConnection, session: TextSession) -> None:
-        """Do the lines in their order; also those of a client that does not wait for its answers."""
+        """Execute lines in order, also those of a client that does not wait for responses."""
         while not session.ended:
             try:
                 async with asyncio.timeout(LOGIN_S if session.broker is None else None):
@@ -132,7 +132,7 @@ class TextListener(LineListener):
                         return
 
     async def _answer(self, connection: LineConnection, session: TextSession, lines: list[bytes]) -> None:
-        """Answer lines that may be done together: one, or publishes, which share a wait for the disk."""
+        """Answer lines that are executed together: one, or publishes, which share a wait for the disk."""
         async with session.turn:
             answers = await asyncio.gather(*(answer(session, line) for line in lines))
             connection.write(b"".join(answers))
@@ -146,7 +146,7 @@ class TextListener(LineListener):
         group: str,
         consumer: AsyncConsumer,
     ) -> None:
-        """Send the messages of a subscription as they come, and as the client reads them."""
+        """Send the messages of a subscription as they arrive, and as fast as the client reads."""
         try:
             while True:
                 for message in await consumer.receive(max_messages=PUSH_MESSAGES, wait=PUSH_WAIT_S):

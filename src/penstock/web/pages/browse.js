@@ -1,7 +1,7 @@
 // Browses the messages of a topic without consuming them: the latest, from an offset or a time, or by key.
 
 import { get, path, query } from "../api.js";
-import { preview, size, whole } from "../body.js";
+import { body, preview, size } from "../body.js";
 import { h } from "../dom.js";
 import { bytes, plural, timeMs } from "../format.js";
 import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
@@ -13,6 +13,7 @@ const WAYS = [
   ["time", "from a time"],
   ["key", "by key"],
 ];
+const READABLE = { as: "text", decode: true };
 const LIMIT = 25;
 const SEARCHES_MAX = 20; // Requests per search by key, each of which reads 10,000 messages.
 
@@ -26,6 +27,7 @@ export class Browse {
     this.problem = null;
     this.busy = false;
     this.opened = new Set();
+    this.raw = false;
   }
 
   // Called when the page is opened, and on every refresh while it shows the latest messages.
@@ -56,19 +58,19 @@ export class Browse {
     const at = path("topics", this.topic, "messages");
     const { partition, offset, from, key } = this.fields;
     if (this.way === "last") {
-      const data = await get(at + query({ as: "text", last: LIMIT, partition }));
+      const data = await get(at + query({ ...READABLE, last: LIMIT, partition }));
       return data.messages.sort((one, other) => other.timestamp - one.timestamp || other.offset - one.offset);
     }
     if (this.way === "offset")
       return (
-        await get(at + query({ as: "text", limit: LIMIT, partition: partition || 0, offset: offset || 0 }))
+        await get(at + query({ ...READABLE, limit: LIMIT, partition: partition || 0, offset: offset || 0 }))
       ).messages;
     if (this.way === "time")
       return (
         await get(
           at +
             query({
-              as: "text",
+              ...READABLE,
               limit: LIMIT,
               partition,
               from_time: from ? parsed(from) : "",
@@ -83,7 +85,7 @@ export class Browse {
     const found = [];
     let offset = null;
     for (let turn = 0; turn < SEARCHES_MAX && found.length < LIMIT; turn++) {
-      const data = await get(at + query({ as: "text", limit: LIMIT, key, offset }) + (key ? "" : "&key="));
+      const data = await get(at + query({ ...READABLE, limit: LIMIT, key, offset }) + (key ? "" : "&key="));
       found.push(...data.messages);
       if (data.next_offset === null || data.next_offset === offset) break;
       offset = data.next_offset;
@@ -217,7 +219,7 @@ export class Browse {
   detail(message) {
     const headers = Object.entries(message.headers);
     return [
-      whole(message),
+      body(message, this, this.redraw),
       headers.length > 0 &&
         h(
           "dl",

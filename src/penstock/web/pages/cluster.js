@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { count, latency, plural, span, spanMs } from "../format.js";
 import { command, empty, heading, section, state, table, tiles, topicLink, when } from "../widgets.js";
 
-const OWNED_TOPICS_MAX = 200; // More would make a page that nobody reads; the command line has all.
+const OWNED_TOPICS_MAX = 200; // A longer list is not useful on a page; the command line has all.
 
 export function clusterPage() {
   let cluster = null;
@@ -29,7 +29,7 @@ export function clusterPage() {
       ]),
       section("Nodes", null, nodes(cluster.nodes)),
       section("Owners", { note: "Partitions by node" }, owners(cluster)),
-      section("Takeovers", { note: "The last ones of each node" }, takeovers(cluster.takeovers)),
+      section("Takeovers", { note: "The latest of each node" }, takeovers(cluster.takeovers)),
     ];
   }
 
@@ -51,7 +51,7 @@ function nodes(rows) {
       { name: "p99", number: true, cell: said((report) => latency(report.commit_seconds_p99)) },
       { name: "WAL", number: true, cell: said((report) => plural(report.wal_entries, "object")) },
       { name: "Up for", number: true, cell: said((report) => span(report.uptime_seconds)) },
-      { name: "Version", cell: said((report) => report.version) },
+      { name: "Version", number: true, cell: said((report) => report.version) },
     ],
   });
 }

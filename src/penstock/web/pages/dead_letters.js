@@ -1,7 +1,7 @@
 // Dead letters grouped by error: ten thousand of them are usually three bugs.
 
 import { get, path, query } from "../api.js";
-import { preview } from "../body.js";
+import { body, namesSchema, preview } from "../body.js";
 import { h } from "../dom.js";
 import { count, plural } from "../format.js";
 import { redrive } from "../redrive.js";
@@ -22,7 +22,7 @@ const SAMPLES = 10;
 const LISTED_MAX = 1000; // Per topic, to find examples of one error.
 
 export function deadLettersPage({ redraw, refresh }) {
-  const shown = { errors: [], opened: null, samples: null };
+  const shown = { errors: [], opened: null, samples: null, unfolded: new Set(), raw: false };
 
   async function load() {
     shown.errors = (await get("/v1/dead-letters")).errors;
@@ -35,16 +35,32 @@ export function deadLettersPage({ redraw, refresh }) {
     const data = await get(
       path("topics", error.topic, "dead-letters") + query({ as: "text", limit: LISTED_MAX }),
     );
-    shown.samples = data.dead_letters
+    const letters = data.dead_letters
       .filter((letter) => letter.fingerprint === error.fingerprint)
       .slice(-SAMPLES)
       .reverse();
+    shown.samples = await Promise.all(letters.map((letter) => readable(error.topic, letter)));
+  }
+
+  // Only the examples are decoded, and each once: a dead letter does not change.
+  async function readable(topic, letter) {
+    if (!namesSchema(letter.message)) return letter;
+    const { id } = letter.message;
+    const known = shown.samples?.find((each) => each.message.id === id);
+    if (known) return known;
+    try {
+      return await get(path("topics", topic, "dead-letters", id) + query({ as: "text", decode: true }));
+    } catch (problem) {
+      if (problem.status !== 404) throw problem;
+      return letter; // Retention has deleted it meanwhile.
+    }
   }
 
   async function open(error) {
     const key = keyOf(error);
     shown.opened = shown.opened === key ? null : key;
     shown.samples = null;
+    shown.unfolded.clear();
     redraw();
     if (shown.opened) {
       await showSamples();
@@ -133,6 +149,20 @@ export function deadLettersPage({ redraw, refresh }) {
     });
   }
 
+  function unfolder(id) {
+    const unfolded = shown.unfolded.has(id);
+    const toggle = () => {
+      if (unfolded) shown.unfolded.delete(id);
+      else shown.unfolded.add(id);
+      redraw();
+    };
+    return button(unfolded ? "−" : "+", toggle, {
+      kind: "plain opener",
+      "aria-expanded": String(unfolded),
+      "aria-label": `Value of ${id}`,
+    });
+  }
+
   function samples() {
     if (!shown.samples) return h("p", { class: "note" }, "Loading…");
     return [
@@ -146,7 +176,9 @@ export function deadLettersPage({ redraw, refresh }) {
         rows: shown.samples,
         key: (letter) => letter.message.id,
         empty: empty("None of the first 1,000 dead letters of this topic has this error."),
+        open: (letter) => shown.unfolded.has(letter.message.id) && body(letter.message, shown, redraw),
         columns: [
+          { name: "", tight: true, cell: (letter) => unfolder(letter.message.id) },
           { name: "Message", tight: true, cell: (letter) => messageLink(letter.source) },
           { name: "Group", tight: true, cell: (letter) => letter.group },
           { name: "Attempts", number: true, tight: true, cell: (letter) => count(letter.attempts) },

@@ -1,7 +1,7 @@
 // The trace of one message: from publication through every delivery attempt in every group.
 
 import { get, path, query } from "../api.js";
-import { whole } from "../body.js";
+import { body } from "../body.js";
 import { h } from "../dom.js";
 import { clockMs, day, plural, span, timeMs } from "../format.js";
 import { icon } from "../icons.js";
@@ -12,6 +12,7 @@ import { both } from "../zone.js";
 // Events: tone and icon.
 const EVENTS = {
   published: ["info", "good"],
+  replicated: ["info", "good"],
   scheduled: ["quiet", "clock"],
   rescheduled: ["quiet", "clock"],
   cancelled: ["quiet", "cross"],
@@ -38,7 +39,7 @@ const AHEAD = ["due", "retained until"];
 const ID = /(\S+:\d+:s?\d+)/; // In the details of an event.
 
 export function messagePage({ parts: [id], redraw, refresh }) {
-  const shown = { trace: null, message: null };
+  const shown = { trace: null, message: null, raw: false };
 
   async function load() {
     const trace = await get(path("trace", id));
@@ -46,7 +47,7 @@ export function messagePage({ parts: [id], redraw, refresh }) {
     if (trace.offset !== null && !shown.message) {
       const found = await get(
         path("topics", trace.topic, "messages") +
-          query({ as: "text", partition: trace.partition, offset: trace.offset, limit: 1 }),
+          query({ as: "text", decode: true, partition: trace.partition, offset: trace.offset, limit: 1 }),
       );
       shown.message = found.messages.find((each) => each.offset === trace.offset) ?? null;
     }
@@ -88,7 +89,7 @@ export function messagePage({ parts: [id], redraw, refresh }) {
             h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, timeMs)),
           ),
       ),
-      message && section("Message", { key: "message" }, whole(message), headersOf(message)),
+      message && section("Message", { key: "message" }, body(message, shown, redraw), headersOf(message)),
     ];
   }
 

@@ -15,7 +15,7 @@ from penstock.frontends.security.identity import Identity
 
 
 class Disconnection:
-    """Whether a connection is lost, and what is to be called when it is."""
+    """Whether a connection was lost, and callbacks for that."""
 
     def __init__(self) -> None:
         self.gone = False
@@ -23,18 +23,17 @@ class Disconnection:
         self._calls: set[Callable[[], None]] = set()
 
     def add(self, call: Callable[[], None]) -> None:
-        """Call this if it is lost; now, if it was before anybody asked."""
+        """Call this when the connection is lost; now, if it already is."""
         if self.gone:
             call()
         else:
             self._calls.add(call)
 
     def discard(self, call: Callable[[], None]) -> None:
-        """Do not call this any more."""
         self._calls.discard(call)
 
     def call_all(self) -> None:
-        """End what waits, whether the connection is lost or not."""
+        """Call all callbacks, whether the connection is lost or not."""
         for call in list(self._calls):
             call()
 
@@ -48,19 +47,18 @@ class LongPoll:
 
     def __init__(self, gateway: AuthGateway, identity: Identity, lost: Disconnection) -> None:
         self.over = False  # It has to end ...
-        self.error: PenstockError | None = None  # ... for this reason, if there is somebody to tell.
+        self.error: PenstockError | None = None  # ... for this reason, if the client is still there.
         self._gateway = gateway
         self._identity = identity
         self._lost = lost
 
     def enter(self) -> Self:
-        """Begin; ``QuotaExceeded`` if it is one too many."""
+        """Begin the poll; ``QuotaExceeded`` beyond the limit."""
         self._admitted = self._gateway.enter(self._identity, self._revoked)
         self._lost.add(self._end)
         return self
 
     def leave(self) -> None:
-        """It has ended, by itself or not."""
         self._lost.discard(self._end)
         self._admitted.leave()
 

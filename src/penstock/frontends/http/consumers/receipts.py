@@ -41,7 +41,7 @@ LeasedOffset = tuple[int, int, int, int]  # Consumer, partition, lease, offset.
 
 
 class ReceiptedLeases:
-    """Neighbours of one lease, and their receipts."""
+    """Consecutive messages of one lease, and their receipts."""
 
     __slots__ = ("consumer", "end", "lease", "partition", "receipts", "start")
 
@@ -51,7 +51,7 @@ class ReceiptedLeases:
         self.receipts = [receipt]
 
     def add(self, leased: LeasedOffset, receipt: str) -> bool:
-        """Add the next one, if that is what it is."""
+        """Add a message if it follows the last one; returns whether it did."""
         if leased != (self.consumer, self.partition, self.lease, self.end):
             return False
         self.end += 1
@@ -84,7 +84,7 @@ class ReceiptCodec:
         return [text[at : at + LENGTH] for at in range(0, len(text), LENGTH)]
 
     def read(self, receipts: list[str]) -> tuple[list[ReceiptedLeases], list[str]]:
-        """What receipts stand for, in runs; and those that were not written here."""
+        """The runs that receipts stand for, and the receipts that were not issued here."""
         try:
             data = _bytes_of(receipts)
         except ValueError:
@@ -113,7 +113,7 @@ class ReceiptCodec:
 
 
 def _bytes_of(receipts: list[str]) -> bytes:
-    """What receipts say, one behind the other; ValueError if one cannot be a receipt."""
+    """The decoded bytes of receipts, concatenated; ValueError if one cannot be a receipt."""
     for receipt in receipts:
         if len(receipt) != LENGTH:
             raise ValueError
@@ -129,7 +129,7 @@ def _looks_right(receipt: str) -> bool:
 
 
 def _runs(held: list[tuple[LeasedOffset, str]]) -> list[ReceiptedLeases]:
-    """Neighbours of one lease, together."""
+    """Join consecutive messages of a lease into runs."""
     runs: list[ReceiptedLeases] = []
     for leased, receipt in held:
         if not runs or not runs[-1].add(leased, receipt):

@@ -2,7 +2,7 @@
 
 A lease belongs to a consumer and outlives the request that created it.  So all requests of one client with
 the same topic, group and visibility timeout share a consumer, created by the first request and closed after
-it has been idle without leases for a while:
+it has been idle without leases for a while.  Their number is limited (`frontends/consumer_quota.py`).
 
     receive ──> find ──> Consumer ── wait ──> leased batches
     ack     ──> by the number in its receipts ──> the same Consumer
@@ -13,17 +13,16 @@ connection is lost, so that no messages are leased for a client that has left, a
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from penstock.broker.frontend import BatchConsumer, EmbeddedAsyncBroker, ignore_result
 from penstock.config.broker import GroupOptions
-from penstock.errors import GroupKindMismatch, Overloaded
+from penstock.errors import GroupKindMismatch
+from penstock.frontends.consumer_quota import IDLE_S, ConsumerQuota
 from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.security.guarded import BrokerOperations
+from penstock.operations.consumers import ConsumerOptions
 from penstock.wire.native import LeasedBatch
-
-CONSUMERS_MAX: Final = 10_000
-IDLE_S: Final = 30  # An unused consumer is closed after one to two times this.
 
 Key = tuple[BrokerOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
 
@@ -46,11 +45,13 @@ class HttpConsumer:
 
 class HttpConsumers:
     kind = "http"  # The beginning of their names.
+    what = "consumers over HTTP"
 
     def __init__(self, broker: EmbeddedAsyncBroker) -> None:
         self._broker = broker
         self._by_key: dict[Key, HttpConsumer] = {}
         self._by_number: dict[int, HttpConsumer] = {}
+        self.quota = ConsumerQuota(self.what)
         self._made = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waits: set[Callable[[], None]] = set()
@@ -58,7 +59,7 @@ class HttpConsumers:
     async def find(
         self, operations: BrokerOperations, topic: str, group: str, visibility_ms: int | None
     ) -> HttpConsumer:
-        """The consumer for these, made if there is none."""
+        """The consumer of this client for the group, created if there is none."""
         key = operations, topic, group, visibility_ms
         known = self._by_key.get(key)
         if known is None or known.inner.closed:
@@ -67,6 +68,7 @@ class HttpConsumers:
             if known is None or known.inner.closed:
                 known = self._add(made)
             else:  # Another request was quicker.
+                self.quota.give_back(operations)
                 await self._broker.run(made.inner.close())
         known.used = True
         return known
@@ -86,7 +88,7 @@ class HttpConsumers:
         return made
 
     def end(self, consumer: HttpConsumer, disconnected: bool = False) -> None:
-        """Give back what a consumer holds, and forget it; the attempt counts if its connection was lost."""
+        """Close a consumer and forget it; the attempt counts if its connection was lost."""
         self._close(consumer, disconnected)
 
     def get(self, number: int) -> HttpConsumer | None:
@@ -97,7 +99,7 @@ class HttpConsumers:
     async def receive(
         self, consumer: HttpConsumer, max_messages: int, wait_ms: int, lost: Disconnection
     ) -> list[LeasedBatch]:
-        """What there is for a consumer, or will be soon; nothing if the client is ``lost`` by then."""
+        """Receive messages, or wait for the first; nothing if the client is ``lost`` by then."""
         if lost.gone:
             return []
         future: asyncio.Future[list[LeasedBatch]] = asyncio.get_running_loop().create_future()
@@ -128,7 +130,7 @@ class HttpConsumers:
             lost.discard(call_off)
 
     def forget(self, operations: BrokerOperations) -> None:
-        """Whose they are may come no more: give back what their consumers hold."""
+        """The key or user was revoked: release what its consumers hold."""
         for consumer in list(self._by_number.values()):
             if consumer.key[0] is operations:
                 self._close(consumer)
@@ -139,7 +141,7 @@ class HttpConsumers:
             call_off()
 
     def close(self) -> None:
-        """Give back all that is held."""
+        """Release everything that consumers hold."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -147,19 +149,20 @@ class HttpConsumers:
             self._close(consumer)
 
     async def _make(self, key: Key, in_flight_max: int | None = None) -> HttpConsumer:
-        if len(self._by_number) >= CONSUMERS_MAX:
-            raise Overloaded(what="consumers over HTTP", limit=CONSUMERS_MAX)
         operations, topic, group, visibility_ms = key
-        options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
+        settings: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
         self._made += 1
         number = self._made
-        work = operations.batch_consumer(topic, group, f"{self.kind}-{number}", in_flight_max, options)
-        inner = await self._broker.run(work)
-        if inner.kind == "stream":
-            await self._broker.run(inner.close())
-            raise GroupKindMismatch(operation="receive", kind="stream", group=group)
-        inner.want_records()
-        return HttpConsumer(inner, number, key)
+        options = ConsumerOptions(
+            consumer_id=f"{self.kind}-{number}", max_in_flight=in_flight_max, group=settings
+        )
+        with self.quota.taken(operations):
+            inner = await self._broker.run(operations.batch_consumer(topic, group, options))
+            if inner.kind == "stream":
+                await self._broker.run(inner.close())
+                raise GroupKindMismatch(operation="receive", kind="stream", group=group)
+            inner.want_records()
+            return HttpConsumer(inner, number, key)
 
     def _add(self, consumer: HttpConsumer) -> HttpConsumer:
         self._by_key[consumer.key] = self._by_number[consumer.number] = consumer
@@ -177,7 +180,8 @@ class HttpConsumers:
         self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep) if again else None
 
     def _close(self, consumer: HttpConsumer, disconnected: bool = False) -> None:
-        self._by_number.pop(consumer.number, None)
+        if self._by_number.pop(consumer.number, None) is not None:
+            self.quota.give_back(consumer.key[0])
         if self._by_key.get(consumer.key) is consumer:
             del self._by_key[consumer.key]
         inner = consumer.inner

@@ -26,7 +26,7 @@ WORST_FIRST: Final[tuple[VerdictWord, ...]] = (
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A group, and since when it is as it is."""
+    """A group, and since when it has its verdict."""
 
     state: GroupState
     since_ms: int | None  # None: not for long.

@@ -52,7 +52,7 @@ NO_WAITS: Final[Waits] = ([], [])
 
 
 class Word(NamedTuple):
-    """The verdict on a group, as it was seen."""
+    """A verdict on a group, and when it was first seen."""
 
     word: str
     since_ms: int
@@ -75,7 +75,7 @@ class Series:
 
 
 class OverviewHistory:
-    """Looks at a broker now and then; ``start`` it, and ``stop`` it."""
+    """Samples a broker regularly, between ``start`` and ``stop``."""
 
     def __init__(
         self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, reports: Reports, clock: Clock | None = None
@@ -91,7 +91,6 @@ class OverviewHistory:
         self._looks = 0
 
     def start(self) -> None:
-        """Look, and again after a pause."""
         self._broker.start(self._look(), self._looked)
 
     def _look(self) -> Work[Overview]:
@@ -119,7 +118,7 @@ class OverviewHistory:
         return self._clock.wall_ms()
 
     def line(self, group: GroupState) -> GroupLine:
-        """The group, with what is known of its verdict from earlier looks."""
+        """The group, with the time since which it has its verdict."""
         known = self._words.get((group.topic, group.group))
         if known is not None and known.word != group.verdict.word:
             known = None  # It has changed after the last look.
@@ -131,13 +130,13 @@ class OverviewHistory:
         )
 
     def latency(self, overview: Overview) -> tuple[float, float]:
-        """How long half and nearly all messages waited for their first delivery, since the last look."""
+        """Median and 99th percentile of the wait for the first delivery, since the last sample."""
         everything = self._series.get((None, None))
         before = everything.waited if everything else NO_WAITS
         return latency(before, (overview.waited, overview.waited_sums), overview.waited_ms)
 
     def history(self, topic: str | None, group: str | None) -> list[list[float]]:
-        """The columns of a series: the times, and what ``COLUMNS`` says."""
+        """The columns of a series: the times, and those in ``COLUMNS``."""
         series = self._series.get((topic, group))
         return [[] for _ in range(len(COLUMNS) + 1)] if series is None else [list(c) for c in series.columns]
 
@@ -175,7 +174,7 @@ class OverviewHistory:
 
 
 def latency(before: Waits, now: Waits, bounds_ms: list[int]) -> tuple[float, float]:
-    """How many seconds half of the messages, and 99 in 100, waited at most; 0 if none came between."""
+    """Median and 99th percentile of the wait in seconds; 0 without new messages."""
     if len(before[0]) != len(now[0]):  # The first look, or a topic that had no groups, or has none any more.
         before = ([0] * len(now[0]), [0] * len(now[0]))
     counts = [max(new - old, 0) for old, new in zip(before[0], now[0], strict=True)]

@@ -41,7 +41,7 @@ G = TypeVar("G", GroupInfo, GroupState)
 
 
 class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The last run of a pipeline, and how it is."""
+    """The last run of a pipeline, and its state."""
 
     state: str  # As it reported, or "lost" if it should have reported since and did not.
     silent_seconds: float
@@ -49,7 +49,7 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reports:
-    """The last report of every pipeline, as far as the topic was read."""
+    """The last report of each pipeline."""
 
     def __init__(self, gateway: AuthGateway, clock: Clock | None = None) -> None:
         self._gateway = gateway
@@ -67,15 +67,24 @@ class Reports:
         return [self._line(self._runs[name]) for name in sorted(self._runs)]
 
     def refresh(self) -> Work[None]:
-        """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
+        """Read new reports, by which groups are judged; if that fails, the known ones are used."""
         with suppress(PenstockError):
             yield from self._read_on(self._gateway.pipeline_reports)
+
+    def sql_sockets(self, host: str) -> list[str]:
+        """The sockets on which runs on this host answer queries."""
+        lines = map(self._line, self._runs.values())
+        return [
+            line.run.sql_socket
+            for line in lines
+            if line.run.sql_socket and line.run.host == host and line.state in PIPELINE_LIVE
+        ]
 
     def _read_on(self, read: Read) -> Work[None]:
         try:
             while (yield from self._read_some(read)):
                 pass
-        except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was made anew.
+        except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was created again.
             self._offset = 0
             self._runs.clear()
 
@@ -104,7 +113,7 @@ class Reports:
     # Their groups.
 
     def owner(self, group: GroupInfo | GroupState) -> str | None:
-        """The name of the pipeline that reads as this group; None: it is a group like any other."""
+        """The pipeline that reads as this group; None if it is not the group of a pipeline."""
         run = self._owner(group)
         return None if run is None else run.name
 
@@ -116,7 +125,7 @@ class Reports:
         return msgspec.structs.replace(group, verdict=judge_pipeline(group, run, self._line(run).state))
 
     def judged_all(self, overview: Overview) -> Overview:
-        """The same for all groups of a broker."""
+        """All groups, with verdicts that take their pipelines into account."""
         return msgspec.structs.replace(overview, groups=[self.judged(group) for group in overview.groups])
 
     def _owner(self, group: GroupInfo | GroupState) -> PipelineRun | None:

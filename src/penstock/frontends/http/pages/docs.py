@@ -143,7 +143,7 @@ def _contents_of(described: Document) -> str:
 
 
 def _command(method: str, path: str, operation: Document) -> str:
-    """What a shell would say."""
+    """An example as a shell command."""
     url = SERVER + path
     for each in operation.get("parameters", []):
         if each["in"] == "path":
@@ -176,7 +176,7 @@ def _fields(fields: Document, required: Iterable[str]) -> str:
 
 
 def _type(schema: Document) -> str:
-    """A type in a few words, with links to the documents it names."""
+    """A type in a few words, with links to the schemas that it names."""
     match schema:
         case {"$ref": str(reference)}:
             name = escape(reference.removeprefix(REF))
@@ -209,6 +209,6 @@ def _default(name: str, field: Document, required: Iterable[str]) -> str:
 
 @cache
 def _code(text: str) -> str:
-    """Text in which some is between backticks."""
+    """Text with code between backticks."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

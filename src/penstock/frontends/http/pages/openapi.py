@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.frontends.http import registry_problems
 from penstock.frontends.http.call import JSON, NDJSON, Route
 from penstock.frontends.http.problems import MEDIA_TYPE, STATUSES, Problem, status
+from penstock.frontends.http.registry_problems import RegistryError
 from penstock.version import __version__
 
 Document = dict[str, Any]
@@ -23,6 +25,11 @@ EXAMPLES: Final = {  # Of what stands in a path; of an id, by what stands before
     "group": "billing",
     "user": "anna",
     "node": "2",
+    "subject": "orders-value",
+    "table": "orders",
+    "version": "1",
+    "ids": "1",
+    "transaction": "7.0.YmlsbGluZw",
     "keys": "5b2c0d9e7f10",
     "schedules": "orders:0:s0",
     "trace": "orders:0:0",
@@ -61,7 +68,7 @@ def document(routes: Iterable[Route]) -> Document:
 
 def _schemas(routes: list[Route]) -> tuple[dict[Any, Document], Document]:
     """The schema of each type that a route names, and the components these refer to."""
-    kinds: list[Any] = [Problem]
+    kinds: list[Any] = [Problem, RegistryError]
     for route in routes:
         for kind in (route.body, route.answer):
             if kind is not None and kind not in kinds:
@@ -121,18 +128,22 @@ def _responses(route: Route, schemas: dict[Any, Document]) -> Document:
     content = {} if route.answer is None else {JSON: {"schema": schemas[route.answer]}}
     if route.kind != JSON:
         content[route.kind] = {"schema": {"type": "string"}}
-    if route.pieces is not None:
-        content[route.pieces] = {"schema": {"type": "string"}}
+    for kind in (*route.others, *([] if route.pieces is None else [route.pieces])):
+        content[kind] = {"schema": {"type": "string"}}
     if content:
         response["content"] = content
     responses = {str(route.status): response}
     by_status: dict[int, list[str]] = {}
     for code in codes(route):
-        by_status.setdefault(status(code), []).append(code)
+        number = registry_problems.status_of(code) if route.registry else status(code)
+        by_status.setdefault(number, []).append(code)
+    problem: Document = {MEDIA_TYPE: {"schema": schemas[Problem]}}
+    if route.registry:
+        problem = {JSON: {"schema": schemas[RegistryError]}}
     for number, found in sorted(by_status.items()):
         responses[str(number)] = {
             "description": ", ".join(found),
-            "content": {MEDIA_TYPE: {"schema": schemas[Problem]}},
+            "content": problem,
         }
     return responses
 

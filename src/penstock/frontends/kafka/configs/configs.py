@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.config.broker import TopicSettings
 from penstock.errors import InvalidValue, PenstockError, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
+from penstock.frontends.kafka.configs.entries import OF_DEFAULT, OF_FILE, OF_TOPIC, config_entry
 from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS, alter_group, group_config_entries
 from penstock.frontends.kafka.configs.stored_configs import BOOLEAN, INT, LIST, LONG, STRING
 from penstock.frontends.kafka.configs.topic_configs import CONFIGS, options_of
@@ -27,7 +28,6 @@ from penstock.wire.kafka.messages.admin.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    DescribeConfigsSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsResponse,
@@ -35,14 +35,11 @@ from penstock.wire.kafka.messages.admin.configs import (
     ListConfigResourcesResponse,
 )
 
-TOPIC: Final = 2  # Kafka's numbers for what may have settings ...
+TOPIC: Final = 2  # Kafka's numbers for what may have settings.
 BROKER: Final = 4
 LOGGERS: Final = 8
 METRICS: Final = 16
 GROUP: Final = 32
-OF_TOPIC: Final = 1  # ... and for where one comes from.
-OF_FILE: Final = 4
-OF_DEFAULT: Final = 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NO_VALUE: Final = "A setting needs a value."
 KINDS: Final = frozenset({TOPIC, BROKER, LOGGERS, METRICS, GROUP})
@@ -55,21 +52,12 @@ def config_entries(settings: TopicSettings, defaults: TopicSettings) -> list[Des
         value, default = config.read(settings), config.read(defaults)
         is_default = value == default and name not in settings.kafka_configs
         source = OF_DEFAULT if is_default else OF_TOPIC
-        entries.append(
-            DescribeConfigsResourceResult(
-                name=name,
-                value=value,
-                config_source=source,
-                config_type=config.kind,
-                documentation=config.words,
-                synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
-            )
-        )
+        entries.append(config_entry(name, value, config.kind, source, config.words))
     return entries
 
 
 def _broker_configs(call: KafkaCall[Any]) -> list[DescribeConfigsResourceResult]:
-    """What tools ask a broker for."""
+    """The broker settings that tools ask for."""
     defaults, shared = call.shared.defaults, call.shared
     node = call.owners.node
     host, port = call.session.brokers[node]
@@ -136,7 +124,7 @@ def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConf
 
 
 async def alter_configs(call: KafkaCall[AlterConfigsRequest]) -> AlterConfigsResponse:
-    """New settings; those that are not said are as by default again."""
+    """Replace settings; those that are not given are reset to the default."""
     answers = []
     words: str | None
     for asked in call.request.resources:
@@ -172,7 +160,7 @@ async def incremental_alter_configs(
 def _changed(
     changes: Iterable[IncrementalAlterConfigsRequestAlterableConfig], entries: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """What is wanted, given what there is; None is the default."""
+    """The new settings after a change of the current ones; None is the default."""
     wanted: dict[str, str | None] = {}
     for change in changes:
         name, value = change.name, change.value or ""
@@ -198,7 +186,7 @@ def _changed(
 async def _altered(
     call: KafkaCall[Any], kind: int, name: str, wanted: Mapping[str, str | None], validate_only: bool
 ) -> tuple[int, str | None]:
-    """Change a topic or a group; returns what went wrong."""
+    """Change a topic or a group; returns the error, if any."""
     try:
         if kind == GROUP:
             await alter_group(call, name, wanted, validate_only)
@@ -207,8 +195,7 @@ async def _altered(
             why = "topics and groups have settings that can be changed"
             raise InvalidValue(name="resource", value=name, why=why)
         before = call.operations.layout(name).settings.kafka_configs
-        replication = call.shared.settings.accept_replication
-        options = options_of(wanted, call.shared.defaults, before, replication)
+        options = options_of(wanted, call.shared.defaults, before, call.accepts_replication)
         if not validate_only:
             await call.run(call.operations.alter_topic(name, options))
     except PenstockError as error:
@@ -223,7 +210,7 @@ def _code(error: PenstockError, kind: int) -> int:
 
 
 def list_config_resources(call: KafkaCall[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
-    """What has settings; version 0 asks for those of clients' metrics, of which there are none."""
+    """List what has settings; version 0 asks for client metrics, of which there are none."""
     wanted = set(call.request.resource_types or KINDS) if call.version else {METRICS}
     if not wanted <= KINDS:
         return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
@@ -236,16 +223,8 @@ def list_config_resources(call: KafkaCall[ListConfigResourcesRequest]) -> ListCo
 
 
 APIS = (
-    Api(request=DescribeConfigsRequest, response=DescribeConfigsResponse, handler=describe_configs),
-    Api(request=AlterConfigsRequest, response=AlterConfigsResponse, handler=alter_configs),
-    Api(
-        request=IncrementalAlterConfigsRequest,
-        response=IncrementalAlterConfigsResponse,
-        handler=incremental_alter_configs,
-    ),
-    Api(
-        request=ListConfigResourcesRequest,
-        response=ListConfigResourcesResponse,
-        handler=list_config_resources,
-    ),
+    Api(DescribeConfigsRequest, DescribeConfigsResponse, describe_configs),
+    Api(AlterConfigsRequest, AlterConfigsResponse, alter_configs),
+    Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, incremental_alter_configs),
+    Api(ListConfigResourcesRequest, ListConfigResourcesResponse, list_config_resources),
 )

@@ -13,13 +13,11 @@ import msgspec
 from penstock.config.broker import ISOLATIONS
 from penstock.errors import InvalidValue
 from penstock.frontends.kafka.call import KafkaCall
+from penstock.frontends.kafka.configs.entries import OF_DEFAULT, OF_GROUP, config_entry
 from penstock.frontends.kafka.configs.stored_configs import INT, STRING
 from penstock.frontends.kafka.starts import start_of
 from penstock.groups.configs import BOUNDS
-from penstock.wire.kafka.messages.admin.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
-
-OF_GROUP: Final = 8  # Kafka's numbers for where a setting comes from.
-OF_DEFAULT: Final = 5
+from penstock.wire.kafka.messages.admin.configs import DescribeConfigsResourceResult
 
 
 class GroupEntry(msgspec.Struct, frozen=True):
@@ -31,19 +29,19 @@ class GroupEntry(msgspec.Struct, frozen=True):
 
 GROUP_CONFIGS: Final = {
     "consumer.heartbeat.interval.ms": GroupEntry(
-        INT, "consumer_heartbeat_ms", "How often a member of a consumer group is heard."
+        INT, "consumer_heartbeat_ms", "Interval between heartbeats of consumer group members."
     ),
     "consumer.session.timeout.ms": GroupEntry(
-        INT, "consumer_session_ms", "How long a member of a consumer group may be silent."
+        INT, "consumer_session_ms", "Session timeout of consumer group members."
     ),
     "share.auto.offset.reset": GroupEntry(
-        STRING, "share_start", "Where a share group begins on a topic that is new to it."
+        STRING, "share_start", "Where a share group begins to read a topic."
     ),
     "share.delivery.count.limit": GroupEntry(
-        INT, "share_attempts", "Deliveries of a message in all; then it is a dead letter."
+        INT, "share_attempts", "Maximum number of deliveries; then the message is a dead letter."
     ),
     "share.heartbeat.interval.ms": GroupEntry(
-        INT, "share_heartbeat_ms", "How often a member of a share group is heard."
+        INT, "share_heartbeat_ms", "Interval between heartbeats of share group members."
     ),
     "share.isolation.level": GroupEntry(
         STRING,
@@ -52,19 +50,19 @@ GROUP_CONFIGS: Final = {
         ISOLATIONS,
     ),
     "share.partition.max.record.locks": GroupEntry(
-        INT, "share_locks", "Messages of a partition that the members of a share group may hold together."
+        INT, "share_locks", "Maximum number of acquired messages per partition of a share group."
     ),
     "share.record.lock.duration.ms": GroupEntry(
-        INT, "share_lock_ms", "How long a consumer may hold a message."
+        INT, "share_lock_ms", "How long a consumer may hold a message before it is redelivered."
     ),
     "share.session.timeout.ms": GroupEntry(
-        INT, "share_session_ms", "How long a member of a share group may be silent."
+        INT, "share_session_ms", "Session timeout of share group members."
     ),
 }
 
 
 def group_config_entries(call: KafkaCall[Any], group: str) -> list[DescribeConfigsResourceResult]:
-    """All settings of a group, there or not."""
+    """All settings of a group, which need not exist."""
     if not group:
         raise InvalidValue(name="resource", value=group, why="a group has a name")
     said, counts = call.operations.group_config(group)
@@ -72,21 +70,12 @@ def group_config_entries(call: KafkaCall[Any], group: str) -> list[DescribeConfi
     for name, entry in GROUP_CONFIGS.items():
         value = str(getattr(counts, entry.field))
         source = OF_DEFAULT if getattr(said, entry.field) is None else OF_GROUP
-        entries.append(
-            DescribeConfigsResourceResult(
-                name=name,
-                value=value,
-                config_source=source,
-                config_type=entry.kind,
-                documentation=entry.words,
-                synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
-            )
-        )
+        entries.append(config_entry(name, value, entry.kind, source, entry.words))
     return entries
 
 
 async def alter_group(call: KafkaCall[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:
-    """Change some settings of a group; None is the default again."""
+    """Change some settings of a group; None resets one to the default."""
     said, _ = call.operations.group_config(group)
     changes = {}
     for name, text in wanted.items():

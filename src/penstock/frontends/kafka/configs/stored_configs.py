@@ -1,4 +1,4 @@
-"""Settings of Kafka's topics that mean nothing here: checked as Kafka does, stored, and told again.
+"""Topic settings of Kafka that have no effect here: checked as Kafka does, stored, and returned.
 
 Scripts and tools create topics with whole lists of settings.  One that tunes what Penstock does otherwise, or
 does not have (flushes, segments by time, replicas), does no harm; to refuse it would only break the script.
@@ -44,7 +44,7 @@ def whole(name: str, text: str, low: int, high: int) -> int:
 
 
 def flag(name: str, text: str) -> bool:
-    """What a text says that is true or false."""
+    """The boolean that a text is."""
     if text.lower() not in ("true", "false"):
         raise InvalidValue(name=name, value=text[:40], why="use true or false")
     return text.lower() == "true"
@@ -121,7 +121,7 @@ STORED: Final[Mapping[str, StoredConfig]] = {
 def stored_with(
     before: Mapping[str, str], wanted: Mapping[str, str | None], replication: bool
 ) -> dict[str, str]:
-    """What is stored after a change; None is the default again.
+    """The stored settings after a change; None resets one to the default.
 
     ``replication``: more replicas in sync than there are brokers are accepted, and not waited for.
     """
@@ -144,10 +144,10 @@ def stored_with(
 
 
 def _number(stored: Mapping[str, str], name: str) -> int:
-    """A setting that is a number; also one that was stored by other means, which nobody has checked."""
+    """A setting that is a number; one that was stored without validation may be invalid."""
     return whole(name, stored_value(stored, name), 0, LONG_MAX)
 
 
 def stored_value(stored: Mapping[str, str], name: str) -> str:
-    """A setting as it is."""
+    """The stored value of a setting, or its default."""
     return stored.get(name, STORED[name].default)

@@ -37,7 +37,7 @@ TIMESTAMPS: Final = ("CreateTime", "LogAppendTime")
 
 
 class Config(msgspec.Struct, frozen=True):
-    """One setting: how it is told, and what setting it changes."""
+    """One setting: how it is reported, and which setting it changes."""
 
     kind: int
     words: str
@@ -46,7 +46,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _limit(name: str, text: str) -> int | None:
-    """A number where -1 is none."""
+    """A number where -1 means no limit."""
     number = _number(name, text)
     return None if number == -1 else number
 
@@ -97,11 +97,11 @@ def _stored(name: str, settings: TopicSettings) -> str:
 
 CONFIGS: Final[dict[str, Config]] = {
     "cleanup.policy": Config(
-        LIST, "Whether old records are deleted, or replaced by key.", _policy_text, _policy
+        LIST, "Whether old records are deleted, or compacted by key.", _policy_text, _policy
     ),
     "compression.type": Config(
         STRING,
-        "How records are packed that are not published by Kafka's clients.",
+        "Compression of records that are not published by Kafka clients.",
         lambda settings: "producer" if settings.compression == "none" else settings.compression,
         _compression,
     ),
@@ -113,21 +113,27 @@ CONFIGS: Final[dict[str, Config]] = {
     ),
     "max.message.bytes": Config(
         INT,
-        "Largest message.",
+        "Maximum size of a message.",
         lambda settings: str(settings.message_bytes_max),
         lambda text: {"message_bytes_max": _number("max.message.bytes", text)},
     ),
     "message.timestamp.type": Config(
         STRING,
-        "Whether records keep the times of their producers, or get that of the broker.",
+        "Whether timestamps are set by producers, or by the broker on append.",
         lambda settings: TIMESTAMPS[settings.append_time],
         _timestamps,
     ),
     "penstock.headers": Config(
         BOOLEAN,
-        "The headers x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id count.",
+        "Whether x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id have an effect.",
         lambda settings: str(settings.kafka_headers).lower(),
         lambda text: {"kafka_headers": flag("penstock.headers", text)},
+    ),
+    "penstock.validation": Config(
+        STRING,
+        "Whether values must match the topic's schema: off, reject or dead-letter.",
+        lambda settings: settings.validation,
+        lambda text: {"validation": text},
     ),
     "retention.bytes": Config(
         LONG,
@@ -149,7 +155,10 @@ CONFIGS: Final[dict[str, Config]] = {
     ),
 }
 CONFIGS.update(
-    (name, Config(stored.kind, "Stored, and not used by Penstock.", partial(_stored, name)))
+    (
+        name,
+        Config(stored.kind, "Stored and returned, but without effect in Penstock.", partial(_stored, name)),
+    )
     for name, stored in STORED.items()
 )
 
@@ -160,7 +169,7 @@ def options_of(
     before: Mapping[str, str] = MappingProxyType({}),
     replication: bool = False,
 ) -> TopicOptions:
-    """What Kafka's settings are in ours; None is the default.
+    """The topic options that Kafka settings stand for; None is the default.
 
     ``before`` is what was stored for the topic, ``replication`` whether settings that need more brokers are
     accepted.

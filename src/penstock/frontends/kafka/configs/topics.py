@@ -1,9 +1,10 @@
 """Creating, growing and deleting topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from penstock.broker.frontend import Layout
 from penstock.config.broker import TopicOptions, TopicSettings, settings_with
@@ -12,7 +13,6 @@ from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.configs.configs import config_entries
 from penstock.frontends.kafka.configs.topic_configs import options_of
 from penstock.frontends.kafka.errors import code_of, words_of
-from penstock.model.owners import Owners
 from penstock.types import check_name
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import NO_UUID
@@ -44,7 +44,7 @@ CODES = {
 
 
 async def create_topics(call: KafkaCall[CreateTopicsRequest]) -> CreateTopicsResponse:
-    """Make topics, or see whether they could be made."""
+    """Create topics, or validate only."""
     counts = Counter(topic.name for topic in call.request.topics)
     once = {topic.name: topic for topic in call.request.topics}  # What is asked for twice is refused once.
     return CreateTopicsResponse(
@@ -61,6 +61,9 @@ async def _created(
         if call.request.validate_only:
             return _could_be(call, wanted.name, options)
         await call.run(call.operations.create_topic(wanted.name, options))
+        await _assign(
+            call, wanted.name, {each.partition_index: each.broker_ids for each in wanted.assignments}
+        )
         with suppress(Forbidden):  # A client that may create it need not be allowed to describe it.
             return _created_result(call, call.operations.layout(wanted.name))
         return CreatableTopicResult(
@@ -75,11 +78,11 @@ async def _created(
 
 def _check_once(name: str | None, count: int) -> None:
     if count > 1:
-        raise InvalidValue(name="topic", value=name, why="it is asked for twice")
+        raise InvalidValue(name="topic", value=name, why="it is requested twice")
 
 
 def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> TopicOptions:
-    replication = call.shared.settings.accept_replication
+    replication = call.accepts_replication
     factor = wanted.replication_factor
     if factor not in (1, BY_DEFAULT) and not (replication and factor > 1):
         why = "there is one broker; kafka.accept_replication allows more, and keeps one replica"
@@ -89,7 +92,7 @@ def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> To
         if (partitions, factor) != (BY_DEFAULT, BY_DEFAULT):
             why = "with an assignment, both the partitions and the replication factor are -1"
             raise InvalidValue(name="topic", value=wanted.name, why=why)
-        _check_assignments(call.owners, [each.broker_ids for each in wanted.assignments])
+        _check_assignments(call, [each.broker_ids for each in wanted.assignments])
         partitions = len(wanted.assignments)
         if {each.partition_index for each in wanted.assignments} != set(range(partitions)):
             raise InvalidValue(
@@ -108,11 +111,26 @@ def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> To
     return options
 
 
-def _check_assignments(owners: Owners, assignments: Sequence[list[int]]) -> None:
-    if owners.nodes():
-        raise InvalidValue(name="assignment", value=assignments, why="the cluster assigns partitions")
-    if any(brokers != [owners.node] for brokers in assignments):
-        raise InvalidValue(name="assignment", value=assignments, why=f"there is one broker, {owners.node}")
+def _check_assignments(call: KafkaCall[Any], assignments: Sequence[list[int]]) -> None:
+    nodes = call.session.brokers
+    for brokers in assignments:
+        if not brokers or len(set(brokers)) < len(brokers) or not set(brokers) <= nodes.keys():
+            why = f"each partition has different brokers out of {', '.join(map(str, sorted(nodes)))}"
+            raise InvalidValue(name="assignment", value=brokers, why=why)
+
+
+async def _assign(call: KafkaCall[Any], topic: str, assignments: dict[int, list[int]]) -> None:
+    """Move new partitions to the first of their brokers; the store keeps the copies.
+
+    The topic is there already, so a partition that cannot be moved stays where the cluster has put it.
+    """
+
+    async def move(number: int, node: int) -> None:
+        with suppress(PenstockError):
+            await call.run(call.operations.move_partition(topic, number, node))
+
+    if call.owners.nodes():
+        await asyncio.gather(*(move(number, brokers[0]) for number, brokers in assignments.items()))
 
 
 def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOptions) -> CreatableTopicResult:
@@ -122,7 +140,7 @@ def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOpt
     except TopicNotFound:
         partitions = options.get("partitions", call.shared.defaults.partitions)
         if partitions < 1:
-            raise InvalidValue(name="partitions", value=partitions, why="there is at least one") from None
+            raise InvalidValue(name="partitions", value=partitions, why="it must be at least 1") from None
         return CreatableTopicResult(
             name=name,
             error_message=None,
@@ -160,7 +178,7 @@ def _code(error: PenstockError) -> int:
 
 
 async def delete_topics(call: KafkaCall[DeleteTopicsRequest]) -> DeleteTopicsResponse:
-    """Remove topics, by name or by id."""
+    """Delete topics, by name or by id."""
     wanted = call.request.topics
     if call.version < STATES_SINCE:
         wanted = [DeleteTopicState(name=name) for name in call.request.topic_names]
@@ -203,28 +221,31 @@ async def _grown(
     answer = CreatePartitionsTopicResult(name=wanted.name)
     try:
         _check_once(wanted.name, count)
-        _check_growth(call.owners, call.operations.layout(wanted.name).partitions, wanted)
+        partitions = call.operations.layout(wanted.name).partitions
+        _check_growth(call, partitions, wanted)
         if not call.request.validate_only:
             options = cast("TopicOptions", {"partitions": wanted.count})
             await call.run(call.operations.alter_topic(wanted.name, options))
+            brokers = [each.broker_ids for each in wanted.assignments or ()]
+            await _assign(call, wanted.name, dict(enumerate(brokers, partitions)))
     except PenstockError as error:
         answer.error_code, answer.error_message = _code(error), words_of(error)
     return answer
 
 
-def _check_growth(owners: Owners, partitions: int, wanted: CreatePartitionsTopic) -> None:
+def _check_growth(call: KafkaCall[Any], partitions: int, wanted: CreatePartitionsTopic) -> None:
     if wanted.count <= partitions:
         why = f"there are {partitions} already, and they can only become more"
         raise InvalidValue(name="partitions", value=wanted.count, why=why)
     if wanted.assignments:
-        _check_assignments(owners, [each.broker_ids for each in wanted.assignments])
+        _check_assignments(call, [each.broker_ids for each in wanted.assignments])
         if len(wanted.assignments) != wanted.count - partitions:
             why = f"{wanted.count - partitions} partitions are new"
             raise InvalidValue(name="assignment", value=len(wanted.assignments), why=why)
 
 
 APIS = (
-    Api(request=CreateTopicsRequest, response=CreateTopicsResponse, handler=create_topics),
-    Api(request=DeleteTopicsRequest, response=DeleteTopicsResponse, handler=delete_topics),
-    Api(request=CreatePartitionsRequest, response=CreatePartitionsResponse, handler=create_partitions),
+    Api(CreateTopicsRequest, CreateTopicsResponse, create_topics),
+    Api(DeleteTopicsRequest, DeleteTopicsResponse, delete_topics),
+    Api(CreatePartitionsRequest, CreatePartitionsResponse, create_partitions),
 )

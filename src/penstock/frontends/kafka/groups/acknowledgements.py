@@ -1,4 +1,4 @@
-"""What a share consumer says of the records it was lent: ShareAcknowledge, and what a ShareFetch carries.
+"""Acknowledgements of share consumers: ShareAcknowledge, and those that a ShareFetch carries.
 
     acknowledgement batches ──> spans: (type, start, end) ──> with the leases that hold them ──> the broker
 
@@ -6,7 +6,7 @@ A batch names a range of offsets, and one type for all of them or one for each. 
 answers are taken, or none: an offset that the member does not hold (any more) refuses them all.
 
     gap, accept   settled                          release   again at once, and the attempt counts
-    reject        a dead letter                    renew     the leases that hold it begin anew
+    reject        a dead letter                    renew     extends the leases that hold it
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 RELEASED: Final = describe_error("released by a Kafka share consumer")
 REJECTED: Final = "rejected by a Kafka share consumer"
 
-Told = Sequence[AcknowledgementBatch]
+AcknowledgementBatches = Sequence[AcknowledgementBatch]
 Span = tuple[int, int, int]  # A type, and the offsets from start up to end.
 Answers = dict[int, list[Run]]  # By type.
 
@@ -45,10 +45,10 @@ async def settle(
     member: ConsumingMember,
     topic_id: bytes,
     partition: int,
-    told: Told,
+    batches: AcknowledgementBatches,
 ) -> int:
-    """Take a partition's answers; returns what is wrong with them."""
-    spans = read_spans(told, RENEW if call.request.is_renew_ack else REJECT)
+    """Settle the acknowledgements of a partition; returns their error code."""
+    spans = read_spans(batches, RENEW if call.request.is_renew_ack else REJECT)
     if spans is None:
         return Code.INVALID_REQUEST
     topic = call.session.names.get(topic_id)
@@ -87,11 +87,11 @@ async def _take(call: KafkaCall[Any], share: Share, answers: Answers) -> None:
         await call.run(consumer.extend(sorted(leases), consumer.visibility_ms))
 
 
-def read_spans(told: Told, highest: int) -> list[Span] | None:
-    """What is said of which offsets, in their order; None if it makes no sense."""
+def read_spans(batches: AcknowledgementBatches, highest: int) -> list[Span] | None:
+    """Ranges of offsets with their acknowledgement, in order; None if they are invalid."""
     spans: list[Span] = []
     following = 0
-    for batch in told:
+    for batch in batches:
         first, end, types = batch.first_offset, batch.last_offset + 1, batch.acknowledge_types
         if not following <= first < end or len(types) not in (1, end - first):
             return None
@@ -116,7 +116,7 @@ def _runs(first: int, types: list[int]) -> list[Span]:
 
 
 def match(held: list[Run], spans: list[Span]) -> Answers | None:
-    """The parts of leases that the spans are about; None if some of it is not held, and no gap."""
+    """The parts of leases that the spans cover; None if an offset is neither held nor a gap."""
     answers: Answers = {}
     at = 0
     for kind, start, end in spans:
@@ -136,7 +136,7 @@ def match(held: list[Run], spans: list[Span]) -> Answers | None:
 
 
 async def share_acknowledge(call: KafkaCall[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
-    """Answers of a member, without a fetch."""
+    """Acknowledgements of a member, without a fetch."""
     request = call.request
     group, name, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
     if not group or not name:
@@ -171,4 +171,4 @@ async def _topic(
     return ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=parts)
 
 
-APIS = (Api(request=ShareAcknowledgeRequest, response=ShareAcknowledgeResponse, handler=share_acknowledge),)
+APIS = (Api(ShareAcknowledgeRequest, ShareAcknowledgeResponse, share_acknowledge),)

@@ -1,7 +1,7 @@
 """Groups in which the broker assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
 
-One request does it all: it joins, says what is read and worked on, hears what is to be worked
-on, and leaves.  It is never held back."""
+One request does it all: a heartbeat joins, reports subscription and assignment, returns the new assignment,
+and leaves.  It is always answered at once."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,14 +21,16 @@ from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeResponseAssignment,
-    ConsumerGroupDescribeResponseTopicPartitions,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatResponseAssignment,
-    ConsumerGroupHeartbeatResponseTopicPartitions,
     ConsumerGroupMember,
     DescribedConsumerGroup,
+)
+from penstock.wire.kafka.messages.parts import (
+    AssignedPartitions,
+    DescribedAssignment,
+    NamedTopicPartitions,
+    TopicIdPartitions,
 )
 
 CONSUMER = 1  # The type of a member that speaks this protocol.
@@ -78,9 +80,9 @@ def _heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> MemberHeartbea
 def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if result.assignment is not None:
-        assignment = ConsumerGroupHeartbeatResponseAssignment(
+        assignment = AssignedPartitions(
             topic_partitions=[
-                ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=numbers)
+                TopicIdPartitions(topic_id=topic, partitions=numbers)
                 for topic, numbers in _by_topic(result.assignment).items()
             ]
         )
@@ -102,7 +104,7 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
 
 
 def consumer_group_describe(call: KafkaCall[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
-    """Groups with their members, and where each is on its way."""
+    """Describe groups, their members, and their current and target assignments."""
     return ConsumerGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 
@@ -146,28 +148,16 @@ def _member(member: ConsumerMemberState, names: Mapping[bytes, str]) -> Consumer
     )
 
 
-def _assignment(
-    partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]
-) -> ConsumerGroupDescribeResponseAssignment:
-    return ConsumerGroupDescribeResponseAssignment(
+def _assignment(partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> DescribedAssignment:
+    return DescribedAssignment(
         topic_partitions=[
-            ConsumerGroupDescribeResponseTopicPartitions(
-                topic_id=topic, topic_name=names.get(topic, ""), partitions=numbers
-            )
+            NamedTopicPartitions(topic_id=topic, topic_name=names.get(topic, ""), partitions=numbers)
             for topic, numbers in _by_topic(partitions).items()
         ]
     )
 
 
 APIS = (
-    Api(
-        request=ConsumerGroupHeartbeatRequest,
-        response=ConsumerGroupHeartbeatResponse,
-        handler=consumer_group_heartbeat,
-    ),
-    Api(
-        request=ConsumerGroupDescribeRequest,
-        response=ConsumerGroupDescribeResponse,
-        handler=consumer_group_describe,
-    ),
+    Api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, consumer_group_heartbeat),
+    Api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, consumer_group_describe),
 )

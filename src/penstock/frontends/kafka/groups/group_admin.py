@@ -26,13 +26,13 @@ from penstock.wire.kafka.messages.groups.group_admin import (
 DEAD = "Dead"  # What Kafka calls a group that is not there.
 
 
-def describe_groups(call: KafkaCall[DescribeGroupsRequest]) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_describe(call, name) for name in call.request.groups])
+async def describe_groups(call: KafkaCall[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[await _describe(call, name) for name in call.request.groups])
 
 
-def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGroup:
+async def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGroup:
     try:
-        state = call.operations.member_group(name)
+        state = await call.run(call.operations.member_group(name))
     except PenstockError as error:
         return DescribedGroup(group_id=name, error_code=group_code(error))
     if state is None or state.kind != "classic":
@@ -52,7 +52,7 @@ def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGro
 
 
 def _members(state: KafkaGroupState) -> list[DescribedGroupMember]:
-    """What they read is known when the round is over."""
+    """The members; their subscriptions are known after the rebalance."""
     stable = state.state == "Stable"
     return [
         DescribedGroupMember(
@@ -67,8 +67,11 @@ def _members(state: KafkaGroupState) -> list[DescribedGroupMember]:
     ]
 
 
-def list_groups(call: KafkaCall[ListGroupsRequest]) -> ListGroupsResponse:
-    """All groups, or those in some states, or of some types."""
+async def list_groups(call: KafkaCall[ListGroupsRequest]) -> ListGroupsResponse:
+    """The groups that this node coordinates, or those in some states, or of some types.
+
+    Clients ask every node, and put the answers together.
+    """
     states = {state.lower() for state in call.request.states_filter}
     kinds = {kind.lower() for kind in call.request.types_filter}
     return ListGroupsResponse(
@@ -79,14 +82,16 @@ def list_groups(call: KafkaCall[ListGroupsRequest]) -> ListGroupsResponse:
                 group_state=found.state,
                 group_type=found.kind,
             )
-            for found in call.operations.member_groups()
-            if (not states or found.state.lower() in states) and (not kinds or found.kind in kinds)
+            for found in await call.run(call.operations.member_groups())
+            if call.owners.coordinator_of(found.group)[0] == call.owners.node
+            and (not states or found.state.lower() in states)
+            and (not kinds or found.kind in kinds)
         ]
     )
 
 
 async def delete_groups(call: KafkaCall[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-    """Forget groups that nobody is in, on all their topics."""
+    """Delete groups without members, on all their topics."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=await _delete(call, name))
@@ -97,7 +102,7 @@ async def delete_groups(call: KafkaCall[DeleteGroupsRequest]) -> DeleteGroupsRes
 
 async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
     try:
-        code = call.operations.check_delete_group(name)
+        code = await call.run(call.operations.check_delete_group(name))
         if not code:
             operations = call.operations
             placed = await call.run(operations.topics_with_offsets(name))
@@ -109,7 +114,7 @@ async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
 
 
 APIS = (
-    Api(request=DescribeGroupsRequest, response=DescribeGroupsResponse, handler=describe_groups),
-    Api(request=ListGroupsRequest, response=ListGroupsResponse, handler=list_groups),
-    Api(request=DeleteGroupsRequest, response=DeleteGroupsResponse, handler=delete_groups),
+    Api(DescribeGroupsRequest, DescribeGroupsResponse, describe_groups),
+    Api(ListGroupsRequest, ListGroupsResponse, list_groups),
+    Api(DeleteGroupsRequest, DeleteGroupsResponse, delete_groups),
 )

@@ -1,4 +1,4 @@
-"""Who is in a group: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Membership of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 A join and a sync are answered when the other members have done their part, so they
 have a task; the rest is answered at once.  What the members may do is decided in the broker
@@ -8,6 +8,8 @@ from penstock.errors import Forbidden, InvalidName, NotOwner, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.groups.rebalance import JoinRequest, JoinResult, SyncRequest
+from penstock.groups.transactions import log_partition
+from penstock.types import TRANSACTIONS
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.membership import (
     FindCoordinatorRequest,
@@ -32,7 +34,7 @@ KEY_TYPES = frozenset({OF_GROUP, OF_TRANSACTION, OF_SHARE})  # All are here.
 
 
 def group_code(error: PenstockError) -> int:
-    """What an error of a group's operation is called."""
+    """The error code of a group operation."""
     if isinstance(error, Forbidden):
         return Code.GROUP_AUTHORIZATION_FAILED
     if isinstance(error, NotOwner):
@@ -40,10 +42,10 @@ def group_code(error: PenstockError) -> int:
     return Code.INVALID_GROUP_ID if isinstance(error, InvalidName) else code_of(error)
 
 
-def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+async def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """The node that coordinates a group or a transactional id."""
     keys = call.request.coordinator_keys
-    found = [_found(call, key) for key in keys or [call.request.key]]
+    found = [await _found(call, key) for key in keys or [call.request.key]]
     first = found[0]
     return FindCoordinatorResponse(
         error_code=first.error_code,
@@ -55,16 +57,32 @@ def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinator
     )
 
 
-def _found(call: KafkaCall[FindCoordinatorRequest], key: str) -> FoundCoordinator:
-    node, _ = call.owners.coordinator_of(key)
+async def _found(call: KafkaCall[FindCoordinatorRequest], key: str) -> FoundCoordinator:
+    code: int = _finding_code(call, key)
+    node = -1
+    if not code:
+        try:
+            node = await _coordinator(call, key)
+        except PenstockError as error:
+            code = code_of(error)
     address = call.session.brokers.get(node)
-    code = _finding_code(call, key) or (Code.NONE if address else Code.COORDINATOR_NOT_AVAILABLE)
+    code = code or (Code.NONE if address else Code.COORDINATOR_NOT_AVAILABLE)
     where = (-1, "", -1) if code or address is None else (node, *address)
     return FoundCoordinator(key, *where, error_code=code, error_message=None)
 
 
+async def _coordinator(call: KafkaCall[FindCoordinatorRequest], key: str) -> int:
+    if call.request.key_type != OF_TRANSACTION:
+        return call.owners.coordinator_of(key)[0]
+    node, epoch = call.owners.owner_of(TRANSACTIONS, log_partition(key))
+    if node < 0 and not epoch:  # The first transactional id of a cluster.
+        await call.run(call.operations.prepare_transactions())
+        node, _ = call.owners.owner_of(TRANSACTIONS, log_partition(key))
+    return node
+
+
 def _finding_code(call: KafkaCall[FindCoordinatorRequest], key: str) -> Code:
-    """Whether the client may ask: as in Kafka, if it may describe what is coordinated."""
+    """The error code if the client may not describe the group or id, as Kafka requires."""
     kind, permissions = call.request.key_type, call.session.identity.permissions
     if kind not in KEY_TYPES:
         return Code.INVALID_REQUEST
@@ -78,7 +96,6 @@ def _finding_code(call: KafkaCall[FindCoordinatorRequest], key: str) -> Code:
 
 
 async def join_group(call: KafkaCall[JoinGroupRequest]) -> JoinGroupResponse:
-    """Be in the next generation."""
     try:
         joined = await call.run(call.operations.join_group(call.request.group_id, _joining(call)))
     except PenstockError as error:
@@ -97,7 +114,7 @@ def _protocol(call: KafkaCall[JoinGroupRequest], name: str | None) -> str | None
 
 def _joining(call: KafkaCall[JoinGroupRequest]) -> JoinRequest:
     request = call.request
-    rebalance_ms = request.rebalance_timeout_ms  # In 0 ms nobody could sync: as if it were not said.
+    rebalance_ms = request.rebalance_timeout_ms  # In 0 ms no member could sync: treated as unset.
     return JoinRequest(
         member=request.member_id,
         new_member="",  # The broker's to say.
@@ -157,7 +174,7 @@ async def sync_group(call: KafkaCall[SyncGroupRequest]) -> SyncGroupResponse:
 
 
 def heartbeat(call: KafkaCall[HeartbeatRequest]) -> HeartbeatResponse:
-    """Be alive, and hear whether to join again."""
+    """Renew the session; the response says whether to join again."""
     request = call.request
     member, instance = request.member_id, request.group_instance_id
     beating = call.operations.heartbeat_group
@@ -170,7 +187,7 @@ def heartbeat(call: KafkaCall[HeartbeatRequest]) -> HeartbeatResponse:
 
 
 def leave_group(call: KafkaCall[LeaveGroupRequest]) -> LeaveGroupResponse:
-    """Be out of it; from version 3 on, several at a time."""
+    """Leave the group; from version 3 on, several members at a time."""
     request = call.request
     alone = call.version < 3
     members = [MemberIdentity(member_id=request.member_id)] if alone else request.members
@@ -190,9 +207,9 @@ def leave_group(call: KafkaCall[LeaveGroupRequest]) -> LeaveGroupResponse:
 
 
 APIS = (
-    Api(request=FindCoordinatorRequest, response=FindCoordinatorResponse, handler=find_coordinator),
-    Api(request=JoinGroupRequest, response=JoinGroupResponse, handler=join_group, waits=True),
-    Api(request=SyncGroupRequest, response=SyncGroupResponse, handler=sync_group, waits=True),
-    Api(request=HeartbeatRequest, response=HeartbeatResponse, handler=heartbeat),
-    Api(request=LeaveGroupRequest, response=LeaveGroupResponse, handler=leave_group),
+    Api(FindCoordinatorRequest, FindCoordinatorResponse, find_coordinator),
+    Api(JoinGroupRequest, JoinGroupResponse, join_group, waits=True),
+    Api(SyncGroupRequest, SyncGroupResponse, sync_group, waits=True),
+    Api(HeartbeatRequest, HeartbeatResponse, heartbeat),
+    Api(LeaveGroupRequest, LeaveGroupResponse, leave_group),
 )

@@ -18,12 +18,10 @@ from penstock.wire.kafka.messages.groups.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,6 +33,7 @@ from penstock.wire.kafka.messages.groups.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from penstock.wire.kafka.messages.parts import PartitionError
 
 BY_ID = 10  # From this version on topics are named by their ids.
 BY_GROUP = 8  # From this version on several groups are asked for at a time.
@@ -45,7 +44,7 @@ NO_COMMIT = Commit(-1)
 
 
 async def offset_commit(call: KafkaCall[OffsetCommitRequest]) -> OffsetCommitResponse:
-    """Say how far a group has come."""
+    """Commit offsets of a group."""
     topics = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
     return OffsetCommitResponse(topics=list(topics))
 
@@ -62,8 +61,7 @@ async def _commit_topic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=number, error_code=code)
-            for number, code in codes.items()
+            PartitionError(partition_index=number, error_code=code) for number, code in codes.items()
         ],
     )
 
@@ -71,7 +69,7 @@ async def _commit_topic(
 async def _commit_partitions(
     call: KafkaCall[OffsetCommitRequest], topic: str, partitions: list[OffsetCommitRequestPartition]
 ) -> dict[int, int]:
-    """By partition: what became of its commit."""
+    """The error code of each partition's commit."""
     request = call.request
     by = Committer(
         member=request.member_id,
@@ -105,7 +103,7 @@ def _commit(part: OffsetCommitRequestPartition) -> Commit:
 
 
 def _topic_code(error: PenstockError) -> int:
-    """A name that is wrong is the group's: there are no topics with such a name."""
+    """The error code of a topic; an invalid name in the error is that of the group."""
     return Code.INVALID_GROUP_ID if error.code == "NAME_INVALID" else code_of(error)
 
 
@@ -113,7 +111,7 @@ def _topic_code(error: PenstockError) -> int:
 
 
 async def offset_fetch(call: KafkaCall[OffsetFetchRequest]) -> OffsetFetchResponse:
-    """How far groups have come."""
+    """The committed offsets of groups."""
     request = call.request
     if call.version >= BY_GROUP:
         return OffsetFetchResponse(groups=[await _group(call, group) for group in request.groups])
@@ -192,10 +190,10 @@ async def _topic(
             commits = await call.run(call.operations.committed_offsets(name, group))
             numbers = numbers or sorted(commits)
             if call.request.require_stable:
-                moving = call.operations.unsettled_offsets(name, group, numbers)
+                moving = await call.run(call.operations.unsettled_offsets(name, group, numbers))
             identity = call.operations.layout(name).id
         except TopicNotFound:
-            pass  # Nobody has come anywhere there.
+            pass  # The group has no offsets there.
         except PenstockError as error:
             code = code_of(error)
     return OffsetFetchResponseTopics(
@@ -224,10 +222,10 @@ def _partition(number: int, commit: Commit, code: int, *, moving: bool) -> Offse
 
 
 async def offset_delete(call: KafkaCall[OffsetDeleteRequest]) -> OffsetDeleteResponse:
-    """Forget how far a group has come."""
+    """Delete committed offsets of a group."""
     request = call.request
     try:
-        if call.operations.member_group(request.group_id) is None:
+        if await call.run(call.operations.member_group(request.group_id)) is None:
             return OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND)
     except PenstockError as error:
         return OffsetDeleteResponse(error_code=group_code(error))
@@ -249,16 +247,14 @@ async def _forget(
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetDeleteResponsePartition(
-                number, code if number in there or code else Code.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            PartitionError(number, code if number in there or code else Code.UNKNOWN_TOPIC_OR_PARTITION)
             for number in numbers
         ],
     )
 
 
 APIS = (
-    Api(request=OffsetCommitRequest, response=OffsetCommitResponse, handler=offset_commit),
-    Api(request=OffsetFetchRequest, response=OffsetFetchResponse, handler=offset_fetch),
-    Api(request=OffsetDeleteRequest, response=OffsetDeleteResponse, handler=offset_delete),
+    Api(OffsetCommitRequest, OffsetCommitResponse, offset_commit),
+    Api(OffsetFetchRequest, OffsetFetchResponse, offset_fetch),
+    Api(OffsetDeleteRequest, OffsetDeleteResponse, offset_delete),
 )

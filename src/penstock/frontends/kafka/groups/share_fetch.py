@@ -2,13 +2,13 @@
 
     ShareFetch ──> session ──> answers it carries ──> what is there ──> else wait ──> records, who holds them
 
-A fetch takes what the queue groups of its topics lend to its member: up to its records and its bytes, or
+A fetch takes what the queue groups of its topics lease to its member: up to its records and its bytes, or
 one record that is larger, but nothing if it asks for no bytes, as in Kafka.  If there is nothing, it waits
 on all the topics, and the first that has something ends it.  So does a request that comes behind
 (``hurry``), because its answer would have to wait, too.  The wait is the broker's own, which looks and
 waits in one step: no arrival is missed.
 
-What was lent and cannot be sent, because the connection or the session is gone, is given back, and the
+What was leased and cannot be sent, because the connection or the session is gone, is given back, and the
 attempt does not count.
 """
 
@@ -49,7 +49,7 @@ class ShareFetch:
         self._request = call.request
         self._records_left = call.request.max_records
         self._bytes_left = call.request.max_bytes
-        self._told: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
+        self._answers: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
         self._got: list[tuple[Share, list[LeasedBatch]]] = []
         self._waits: dict[Share, Running | None] = {}
         self._woken = asyncio.Event()
@@ -57,7 +57,7 @@ class ShareFetch:
         self._over = False  # What still comes is given back.
 
     def hurry(self) -> None:
-        """Answer now, with what there is."""
+        """Respond now, with the records there are."""
         self._hurried = True
         self._woken.set()
 
@@ -106,9 +106,9 @@ class ShareFetch:
         for topic in self._request.topics:
             for part in topic.partitions:
                 if part.acknowledgement_batches:
-                    number, told = part.partition_index, part.acknowledgement_batches
-                    code = await settle(self._call, member, topic.topic_id, number, told)
-                    self._tell(topic.topic_id, number).acknowledge_error_code = code
+                    number, batches = part.partition_index, part.acknowledgement_batches
+                    code = await settle(self._call, member, topic.topic_id, number, batches)
+                    self._answer_of(topic.topic_id, number).acknowledge_error_code = code
 
     # Taking.
 
@@ -128,7 +128,7 @@ class ShareFetch:
             raise
 
     async def _shares(self, member: ConsumingMember, session: ShareSession) -> list[Share]:
-        """The topics of the session, another one first each time."""
+        """The topics of the session, beginning with another one each time."""
         found: list[Share] = []
         for topic_id, numbers in list(session.partitions.items()):
             try:
@@ -142,7 +142,7 @@ class ShareFetch:
         return found[turn:] + found[:turn]
 
     async def _share(self, member: ConsumingMember, topic_id: bytes, numbers: set[int]) -> Share | None:
-        """The member's part of a topic, from which only the session's partitions are wanted."""
+        """The member's consumer of a topic, limited to the partitions of the session."""
         call = self._call
         topic = call.session.names.get(topic_id)
         if topic is None:
@@ -186,7 +186,7 @@ class ShareFetch:
     # Waiting.
 
     async def _wait(self, shares: list[Share], take: Any) -> None:
-        """Until one of the topics has something, or the time is over, or somebody is in a hurry."""
+        """Wait until one of the topics has records, the time is over, or ``hurry`` is called."""
         if not self._hurried:
             self._woken.clear()
         for share in shares:
@@ -216,37 +216,37 @@ class ShareFetch:
             if running is not None and running.call_off():
                 del self._waits[share]
 
-    # Telling.
+    # Answering.
 
-    def _tell(self, topic_id: bytes, number: int) -> ShareFetchResponsePartitionData:
-        known = self._told.get((topic_id, number))
+    def _answer_of(self, topic_id: bytes, number: int) -> ShareFetchResponsePartitionData:
+        known = self._answers.get((topic_id, number))
         if known is None:
             known = ShareFetchResponsePartitionData(partition_index=number)
-            self._told[topic_id, number] = known
+            self._answers[topic_id, number] = known
         return known
 
     def _fail(self, topic_id: bytes, numbers: set[int], code: int) -> None:
         for number in sorted(numbers):
-            self._tell(topic_id, number).error_code = code
+            self._answer_of(topic_id, number).error_code = code
 
     def _refuse(self, share: Share, error: BaseException) -> None:
         code = Code.UNKNOWN_TOPIC_ID if share.is_gone else code_of(error)
         self._fail(share.topic_id, set(share.wanted), code)
 
     def _failed(self) -> bool:
-        return any(told.error_code or told.acknowledge_error_code for told in self._told.values())
+        return any(answer.error_code or answer.acknowledge_error_code for answer in self._answers.values())
 
     def _response(self, lock_ms: int) -> ShareFetchResponse:
         for share, batches in self._got:
             for number in sorted({batch.partition for batch in batches}):
-                lent = sorted((one for one in batches if one.partition == number), key=_start)
-                told = self._tell(share.topic_id, number)
-                told.records = joined(lent)
-                told.acquired_records = [line for batch in lent for line in acquired(share, batch)]
+                leased = sorted((batch for batch in batches if batch.partition == number), key=_start)
+                answer = self._answer_of(share.topic_id, number)
+                answer.records = joined(leased)
+                answer.acquired_records = [line for batch in leased for line in acquired(share, batch)]
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        for (topic_id, _), told in self._told.items():
+        for (topic_id, _), answer in self._answers.items():
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
-            topic.partitions.append(told)
+            topic.partitions.append(answer)
         return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))
 
 
@@ -259,7 +259,7 @@ def _start(batch: LeasedBatch) -> int:
 
 
 def acquired(share: Share, batch: LeasedBatch) -> list[AcquiredRecords]:
-    """What a lease holds for the member: not what nobody gets."""
+    """The acquired records of a lease, without those that are never delivered."""
     ranges = [(batch.start, batch.end)]
     if batch.lease != NO_LEASE:
         runs = share.consumer.unsettled(batch.partition, [batch.lease])
@@ -271,17 +271,17 @@ def acquired(share: Share, batch: LeasedBatch) -> list[AcquiredRecords]:
     ]
 
 
-def joined(lent: list[LeasedBatch]) -> bytes:
-    """The record batches of several leases in order, and each record once.
+def joined(leased: list[LeasedBatch]) -> bytes:
+    """The record batches of several leases in order, each record once.
 
-    Two leases may have parts of one batch: both bring the batch as it is, or one brings it and the other its
+    Two leases may have parts of one batch: both contain the whole batch, or one contains it and the other its
     own records alone.  Nothing that is compressed is unpacked, so the answer is never larger than its parts.
     """
-    if len(lent) == 1:
-        return lent[0].data
+    if len(leased) == 1:
+        return leased[0].data
     pieces: dict[Extent, bytes] = {}
     wider: list[Extent] = []  # Those of batches that are compressed, and may reach beyond their lease.
-    for batch in lent:
+    for batch in leased:
         at = 0
         while at < len(batch.data):
             header = read_header(batch.data, at)
@@ -308,10 +308,10 @@ def _is_in(offset: int, extents: list[Extent]) -> bool:
 
 
 def share_fetch(call: KafkaCall[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetchResponse]:
-    """Records for a member of a group, which others do not get meanwhile."""
+    """Acquire records for a member of a share group."""
     fetch = ShareFetch(call)
     call.hurry = fetch.hurry
     return fetch.answer()
 
 
-APIS = (Api(request=ShareFetchRequest, response=ShareFetchResponse, handler=share_fetch),)
+APIS = (Api(ShareFetchRequest, ShareFetchResponse, share_fetch),)

@@ -1,11 +1,11 @@
-"""Who is in a share group: ShareGroupHeartbeat, ShareGroupDescribe.
+"""Members of share groups: ShareGroupHeartbeat, ShareGroupDescribe.
 
-One request does it all, as in the groups in which the broker assigns: it joins, stays and leaves, and hears
-which partitions there are.  All of them are for every member."""
+One request does it all, as in KIP-848: a heartbeat joins, keeps the membership, leaves, and returns the
+partitions.  Every member reads all of them."""
 
 from collections.abc import Mapping
 
-from penstock.errors import Forbidden, InvalidName, PenstockError
+from penstock.errors import Forbidden, InvalidName, NotOwner, PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -16,13 +16,15 @@ from penstock.wire.kafka.messages.groups.share import (
     DescribedShareGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
-    ShareGroupDescribeResponseAssignment,
-    ShareGroupDescribeResponseTopicPartitions,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    ShareGroupHeartbeatResponseAssignment,
-    ShareGroupHeartbeatResponseTopicPartitions,
     ShareGroupMember,
+)
+from penstock.wire.kafka.messages.parts import (
+    AssignedPartitions,
+    DescribedAssignment,
+    NamedTopicPartitions,
+    TopicIdPartitions,
 )
 
 TOPICS_MAX = 10_000  # Of one member.
@@ -37,12 +39,20 @@ async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> 
     if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
         return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
     try:
+        _check_coordinator(call)
         code = call.operations.check_share_group(request.group_id) if request.member_epoch == OPEN else 0
         if code:
             return _refused(code, f"{request.group_id} is a group of another type; take another name")
         return await _heartbeat(call)
     except PenstockError as error:
         return _refused(group_code(error), words_of(error))
+
+
+def _check_coordinator(call: KafkaCall[ShareGroupHeartbeatRequest]) -> None:
+    """Only members are at the coordinator; records are fetched from every owner."""
+    node, epoch = call.owners.coordinator_of(call.request.group_id)
+    if node != call.owners.node:
+        raise NotOwner(topic=call.request.group_id, partition=0, owner=node, epoch=epoch)
 
 
 async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -81,10 +91,10 @@ def _note(call: KafkaCall[ShareGroupHeartbeatRequest], member: ShareMember) -> N
         member.topics = frozenset(request.subscribed_topic_names)
 
 
-def _assignment(assignment: Assignment) -> ShareGroupHeartbeatResponseAssignment:
-    return ShareGroupHeartbeatResponseAssignment(
+def _assignment(assignment: Assignment) -> AssignedPartitions:
+    return AssignedPartitions(
         topic_partitions=[
-            ShareGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=list(range(count)))
+            TopicIdPartitions(topic_id=topic_id, partitions=list(range(count)))
             for topic_id, count in assignment.items()
         ]
     )
@@ -94,15 +104,15 @@ def _refused(code: int, why: str) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code, error_message=why)
 
 
-def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
-    return ShareGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
+async def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+    return ShareGroupDescribeResponse(groups=[await _describe(call, name) for name in call.request.group_ids])
 
 
-def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedShareGroup:
+async def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedShareGroup:
     try:
         if not name:
             raise InvalidName(kind="group", name=name, why="it is empty")
-        state = call.operations.member_group(name)
+        state = await call.run(call.operations.member_group(name))
     except PenstockError as error:
         return DescribedShareGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
     members = call.shared.shares.members(name)
@@ -125,9 +135,7 @@ def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> Describe
 
 def _member(member: ShareMember, names: Mapping[bytes, str]) -> ShareGroupMember:
     parts = [
-        ShareGroupDescribeResponseTopicPartitions(
-            topic_id=topic_id, topic_name=names[topic_id], partitions=list(range(count))
-        )
+        NamedTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=list(range(count)))
         for topic_id, count in member.assignment.items()
         if topic_id in names
     ]
@@ -138,19 +146,11 @@ def _member(member: ShareMember, names: Mapping[bytes, str]) -> ShareGroupMember
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        assignment=ShareGroupDescribeResponseAssignment(topic_partitions=parts),
+        assignment=DescribedAssignment(topic_partitions=parts),
     )
 
 
 APIS = (
-    Api(
-        request=ShareGroupHeartbeatRequest,
-        response=ShareGroupHeartbeatResponse,
-        handler=share_group_heartbeat,
-    ),
-    Api(
-        request=ShareGroupDescribeRequest,
-        response=ShareGroupDescribeResponse,
-        handler=share_group_describe,
-    ),
+    Api(ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, share_group_heartbeat),
+    Api(ShareGroupDescribeRequest, ShareGroupDescribeResponse, share_group_describe),
 )

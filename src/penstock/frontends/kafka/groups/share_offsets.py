@@ -40,7 +40,7 @@ Partition = DescribeShareGroupOffsetsResponsePartition
 async def describe_share_group_offsets(
     call: KafkaCall[DescribeShareGroupOffsetsRequest],
 ) -> DescribeShareGroupOffsetsResponse:
-    """How far share groups are, on the partitions that are named or on all."""
+    """The start offsets of share groups, on the given partitions or on all."""
     groups = [await _described(call, each) for each in call.request.groups]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
@@ -50,7 +50,7 @@ async def _described(
 ) -> DescribeShareGroupOffsetsResponseGroup:
     name = asked.group_id
     try:
-        _check_share_group(call, name)
+        await _check_share_group(call, name)
         if asked.topics is None:
             wanted: list[tuple[str, list[int] | None]] = [
                 (topic, None) for topic in await call.run(call.operations.queued_topics(name))
@@ -65,11 +65,11 @@ async def _described(
     return DescribeShareGroupOffsetsResponseGroup(group_id=name, topics=topics)
 
 
-def _check_share_group(call: KafkaCall[Any], name: str) -> bool:
-    """Whether nobody is in the group; ``GroupNotFound`` if it is of another kind."""
+async def _check_share_group(call: KafkaCall[Any], name: str) -> bool:
+    """Whether the group has no members; ``GroupNotFound`` if it is of another kind."""
     if not name:
         raise InvalidName(kind="group", name=name, why="it is empty")
-    state = call.operations.member_group(name)
+    state = await call.run(call.operations.member_group(name))
     if state is not None and state.kind != "share":
         raise GroupNotFound(topic="any topic", group=name)
     return state is None or state.state == "Empty"
@@ -108,7 +108,7 @@ async def alter_share_group_offsets(
     """Move an empty share group."""
     request = call.request
     try:
-        empty = _check_share_group(call, request.group_id)
+        empty = await _check_share_group(call, request.group_id)
     except PenstockError as error:
         return AlterShareGroupOffsetsResponse(error_code=group_code(error), error_message=words_of(error))
     if not empty:
@@ -151,11 +151,11 @@ async def _moved(
 async def delete_share_group_offsets(
     call: KafkaCall[DeleteShareGroupOffsetsRequest],
 ) -> DeleteShareGroupOffsetsResponse:
-    """Take an empty share group off topics."""
+    """Delete an empty share group from topics."""
     name = call.request.group_id
     try:
-        empty = _check_share_group(call, name)
-        if call.operations.member_group(name) is None:
+        empty = await _check_share_group(call, name)
+        if await call.run(call.operations.member_group(name)) is None:
             raise GroupNotFound(topic="any topic", group=name)
     except PenstockError as error:
         return DeleteShareGroupOffsetsResponse(error_code=group_code(error), error_message=words_of(error))
@@ -176,19 +176,7 @@ async def _deleted(call: KafkaCall[Any], group: str, topic: str) -> DeleteShareG
 
 
 APIS = (
-    Api(
-        request=DescribeShareGroupOffsetsRequest,
-        response=DescribeShareGroupOffsetsResponse,
-        handler=describe_share_group_offsets,
-    ),
-    Api(
-        request=AlterShareGroupOffsetsRequest,
-        response=AlterShareGroupOffsetsResponse,
-        handler=alter_share_group_offsets,
-    ),
-    Api(
-        request=DeleteShareGroupOffsetsRequest,
-        response=DeleteShareGroupOffsetsResponse,
-        handler=delete_share_group_offsets,
-    ),
+    Api(DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse, describe_share_group_offsets),
+    Api(AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, alter_share_group_offsets),
+    Api(DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, delete_share_group_offsets),
 )

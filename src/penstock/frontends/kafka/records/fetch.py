@@ -9,9 +9,9 @@ wait: no arrival is missed.  Records are bytes of the log, on their way to the s
 request that comes behind ends the wait (``hurry``), because its answer would have to wait, too.
 
 The answer has ``max_bytes`` of records at most, and of a partition ``partition_max_bytes``.  Only the first
-batch of the first partition that has one may be larger, or nobody could ever read it (KIP-74).
+batch of the first partition that has one may be larger, or it could never be read (KIP-74).
 
-Fetch sessions are not kept: a client that asks for one is told 0, and says each time what it wants.
+There are no fetch sessions: a client that asks for one gets session 0, and sends full requests.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ class Fetch:
         self._answered = False
 
     def look(self) -> None:
-        """Answer if there is enough, or wait for more."""
+        """Respond if there are enough records, or wait for more."""
         if self._answered:
             return
         self._left = min(self._request.max_bytes, FETCH_BYTES_MAX)
@@ -69,7 +69,7 @@ class Fetch:
             self._call.answer(FetchResponse(responses=topics))
 
     def hurry(self) -> None:
-        """Answer now, with what there is."""
+        """Respond now, with the records there are."""
         self._hurried = True
         if self._waits:
             self._stop_waiting()
@@ -138,7 +138,7 @@ class Fetch:
     # Waiting.
 
     def _wait(self, topics: list[FetchableTopicResponse]) -> bool:
-        """Begin to wait; False if there is no time, or nothing to wait for."""
+        """Start waiting; False if there is no time left, or nothing to wait for."""
         call = self._call
         if call.shared.clock.steady_ms() >= self._deadline_ms:
             return False
@@ -164,7 +164,7 @@ def _refused(number: int, error: PenstockError) -> PartitionData:
 
 
 def _failed(number: int, code: int, start: int = -1) -> PartitionData:
-    """Without records, but not with null: librdkafka refuses that as malformed."""
+    """A failed partition: its records are empty, not null, which librdkafka refuses as malformed."""
     return PartitionData(
         partition_index=number,
         error_code=code,
@@ -185,4 +185,4 @@ def fetch(call: KafkaCall[FetchRequest]) -> Later | FetchResponse:
     return LATER
 
 
-APIS = (Api(request=FetchRequest, response=FetchResponse, handler=fetch),)
+APIS = (Api(FetchRequest, FetchResponse, fetch),)

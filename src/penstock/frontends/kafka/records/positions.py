@@ -1,4 +1,4 @@
-"""Where logs begin and end, and a time is in them: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+"""Start, end and times of logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from functools import partial
 from typing import Final
@@ -32,20 +32,20 @@ NEWEST: Final = -3  # The record with the highest timestamp.
 EARLIEST_LOCAL: Final = -4  # All there is, is here ...
 LATEST_TIERED: Final = -5  # ... nothing is elsewhere ...
 EARLIEST_PENDING_UPLOAD: Final = -6  # ... and nothing is on its way there.
-PLACES: Final[dict[int, At]] = {
+POSITIONS: Final[dict[int, At]] = {
     LATEST: "latest",
     EARLIEST: "earliest",
     NEWEST: "newest",
     EARLIEST_LOCAL: "earliest",
 }
-# Timestamps with a meaning, and the version of ListOffsets that brought them.
+# Timestamps with a meaning, and the version of ListOffsets that introduced them.
 SINCE: Final = {
     NEWEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11, EARLIEST: 0, LATEST: 0,
 }  # fmt: skip
 
 
 def list_offsets(call: KafkaCall[ListOffsetsRequest]) -> ListOffsetsResponse:
-    """Offsets by time, or by what they are."""
+    """Offsets by timestamp, or by one of Kafka's special timestamps."""
     asked = ((topic.name, topic.partitions) for topic in call.request.topics)
     return ListOffsetsResponse(topics=by_partition(asked, ListOffsetsTopicResponse, partial(_listed, call)))
 
@@ -55,7 +55,7 @@ def _listed(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     committed = call.request.isolation_level == READ_COMMITTED
-    at = PLACES.get(asked.timestamp, asked.timestamp)
+    at = POSITIONS.get(asked.timestamp, asked.timestamp)
     try:
         if asked.timestamp < 0 and call.version < SINCE.get(asked.timestamp, call.version + 1):
             raise VersionUnsupported(offered=str(asked.timestamp), supported=", ".join(map(str, SINCE)))
@@ -71,7 +71,7 @@ def _listed(
 
 
 def offset_for_leader_epoch(call: KafkaCall[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
-    """Where the records of a leader end: no log is ever cut, so for all of them at its end."""
+    """The end offset of a leader epoch: no log is ever truncated, so always the end of the log."""
     asked = ((topic.topic, topic.partitions) for topic in call.request.topics)
     return OffsetForLeaderEpochResponse(
         topics=by_partition(asked, OffsetForLeaderTopicResult, partial(_ended, call))
@@ -94,7 +94,7 @@ def _ended(
 
 
 def delete_records(call: KafkaCall[DeleteRecordsRequest]) -> DeleteRecordsResponse:
-    """Let the log of a partition begin later."""
+    """Delete the records of partitions below an offset."""
     asked = ((topic.name, topic.partitions) for topic in call.request.topics)
     return DeleteRecordsResponse(
         topics=by_partition(asked, DeleteRecordsTopicResult, partial(_trimmed, call))
@@ -114,11 +114,7 @@ def _trimmed(
 
 
 APIS = (
-    Api(request=ListOffsetsRequest, response=ListOffsetsResponse, handler=list_offsets),
-    Api(
-        request=OffsetForLeaderEpochRequest,
-        response=OffsetForLeaderEpochResponse,
-        handler=offset_for_leader_epoch,
-    ),
-    Api(request=DeleteRecordsRequest, response=DeleteRecordsResponse, handler=delete_records),
+    Api(ListOffsetsRequest, ListOffsetsResponse, list_offsets),
+    Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, offset_for_leader_epoch),
+    Api(DeleteRecordsRequest, DeleteRecordsResponse, delete_records),
 )

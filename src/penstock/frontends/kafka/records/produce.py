@@ -5,7 +5,7 @@ A batch is appended as it is, with the times it has, or with that of the log if 
 numbers (producer, epoch, sequence).  Requests of one connection begin in their order and do not wait for each
 other's sync, so a producer with several in flight pays for one sync.
 
-    acks 0       not answered; a refusal ends the connection, which is how a client hears of it
+    acks 0       not answered; a refusal closes the connection, which is the only way to report it
     acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
 """
 
@@ -20,13 +20,14 @@ from penstock.errors import (
     KeyMissing,
     Overloaded,
     PenstockError,
+    SchemaMismatch,
     SequenceReused,
     TransactionNotOpen,
 )
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages.leaders import NO_LEADER
+from penstock.wire.kafka.messages.parts import NO_LEADER
 from penstock.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -36,9 +37,9 @@ from penstock.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from penstock.wire.kafka.producing import IDS_SINCE
 from penstock.wire.records import CONTROL, HEADER_BYTES, MAGIC, magic_of, max_timestamp_of, read_header
 
-IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
 ABORTABLE_SINCE: Final = 11  # Its client knows that an error may be helped by aborting its transaction.
 ENLISTS_SINCE: Final = 12  # Partitions belong to a transaction with their first batch.
 NO_ANSWER: Final = 0
@@ -51,7 +52,7 @@ Batches = list[tuple[int, bytes]]  # Each for a partition.
 
 
 class Produce:
-    """One produce request under way."""
+    """One produce request in progress."""
 
     __slots__ = ("_call", "_open", "_size", "abortable", "acks", "failed", "topics")
 
@@ -74,7 +75,7 @@ class Produce:
         self.one_less()
 
     def one_less(self) -> None:
-        """A topic is written, or refused."""
+        """A topic was written or refused."""
         self._open -= 1
         if self._open:
             return
@@ -89,7 +90,7 @@ class Produce:
 
 
 class TopicWrite:
-    """What a produce request has for one topic."""
+    """The batches of a produce request for one topic."""
 
     __slots__ = ("_answers", "_asked", "_produce", "_sound")
 
@@ -101,7 +102,7 @@ class TopicWrite:
         produce.topics.append(TopicProduceResponse(asked.name, asked.topic_id, self._answers))
 
     def begin(self, call: KafkaCall[ProduceRequest], now_ms: int) -> None:
-        """Look at the batches, and hand over those that may be sound."""
+        """Check the batches, and hand over those that may be valid."""
         asked = self._asked
         name: str | None = asked.name if call.version < IDS_SINCE else call.session.names.get(asked.topic_id)
         for partition in asked.partition_data:
@@ -124,12 +125,13 @@ class TopicWrite:
 
     def _work(self, call: KafkaCall[ProduceRequest], name: str) -> Work[Answers]:
         wait, known_as = self._produce.acks != NO_ANSWER, call.request.transactional_id
-        if known_as is not None and call.version >= ENLISTS_SINCE:
-            return call.operations.append_in_transaction(name, self._sound, wait, known_as)
+        if known_as is not None:
+            adds = call.version >= ENLISTS_SINCE
+            return call.operations.append_in_transaction(name, self._sound, wait, known_as, adds)
         return call.operations.append_records(name, self._sound, wait)
 
     def written(self, answers: Answers | None, error: BaseException | None) -> None:
-        """The broker has written them, or not."""
+        """The broker has written the batches, or refused them."""
         for index, (number, _) in enumerate(self._sound):
             one = error if answers is None else answers[index]
             if isinstance(one, Appended):
@@ -175,7 +177,9 @@ class TopicWrite:
 
 
 def _record_errors(problem: BaseException) -> list[BatchIndexAndErrorMessage]:
-    """Which records are to blame, where only some are."""
+    """The records that are invalid, if only some are."""
+    if isinstance(problem, SchemaMismatch):
+        return [BatchIndexAndErrorMessage(index, why) for index, why in problem.reasons.items()]
     if not isinstance(problem, InvalidRecords | KeyMissing):
         return []
     words = words_of(problem)
@@ -183,7 +187,7 @@ def _record_errors(problem: BaseException) -> list[BatchIndexAndErrorMessage]:
 
 
 def _is_sound(batch: bytes) -> bool:
-    """Whether only its checksum can be wrong: clients send such a batch again, and no other."""
+    """Whether only the checksum can be wrong: the only error after which clients send a batch again."""
     try:
         header = read_header(batch)
     except InvalidBatch:
@@ -209,7 +213,7 @@ def produce(call: KafkaCall[ProduceRequest]) -> Later | ProduceResponse:
 
 
 def refused(request: ProduceRequest, code: int) -> ProduceResponse:
-    """The answer that refuses every partition."""
+    """The response that refuses every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -226,7 +230,7 @@ def refused(request: ProduceRequest, code: int) -> ProduceResponse:
 
 
 def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
-    """What is wrong with records at first sight."""
+    """The error of records that a first look finds."""
     records = partition.records
     if records is None or len(records) < HEADER_BYTES:
         return Code.INVALID_RECORD
@@ -236,13 +240,11 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
 
 
 def _gives_its_own_time(call: KafkaCall[ProduceRequest], name: str) -> bool:
-    """Whether the times of records do not matter, because the topic's log gives them others."""
+    """Whether the timestamps of records do not matter, because the topic uses the time of the append."""
     try:
         return call.operations.layout(name).settings.append_time
     except PenstockError:
         return False
 
 
-APIS = (
-    Api(request=ProduceRequest, response=ProduceResponse, handler=produce, refusal=refused, pipelined=True),
-)
+APIS = (Api(ProduceRequest, ProduceResponse, produce, refusal=refused, pipelined=True),)

@@ -1,4 +1,4 @@
-"""Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
+"""Descriptions of producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
 
 The state of a transaction comes from the broker's ledger, in Kafka's terms.  A transactional id is shown to
 its owner, to admins, and to clients with a grant or an ACL for it; for all others it does not exist.  Its
@@ -12,6 +12,7 @@ from typing import Final
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall, by_partition
 from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.records.transactions import coordinator_code
 from penstock.groups.patterns import problem_of
 from penstock.groups.transactions import ActiveProducer, TransactionState
 from penstock.wire.kafka.codes import Code
@@ -27,8 +28,8 @@ from penstock.wire.kafka.messages.admin.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     ProducerState,
-    TransactionTopic,
 )
+from penstock.wire.kafka.messages.parts import TopicPartitions
 
 STATES: Final = {
     "empty": "Empty",
@@ -42,7 +43,7 @@ NEVER_HERE: Final = frozenset({"Dead", "PrepareEpochFence"})  # States of Kafka'
 
 
 def describe_transactions(call: KafkaCall[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
-    """What transactional ids are at."""
+    """The states of transactional ids."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(call, name) for name in call.request.transactional_ids]
     )
@@ -51,7 +52,10 @@ def describe_transactions(call: KafkaCall[DescribeTransactionsRequest]) -> Descr
 def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
     if not name:
         return DescribedTransaction(error_code=Code.INVALID_REQUEST)
-    state = call.operations.transaction(name)
+    try:
+        state = call.operations.transaction(name)
+    except PenstockError as error:
+        return DescribedTransaction(error_code=coordinator_code(error), transactional_id=name)
     if state is None:
         return DescribedTransaction(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
     known = state.known
@@ -66,7 +70,7 @@ def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> Descr
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
         topics=[
-            TransactionTopic(topic, numbers) for topic, numbers in topics.items() if _is_listed(call, topic)
+            TopicPartitions(topic, numbers) for topic, numbers in topics.items() if _is_listed(call, topic)
         ],
     )
 
@@ -80,7 +84,7 @@ def _is_listed(call: KafkaCall[DescribeTransactionsRequest], topic: str) -> bool
 
 
 async def list_transactions(call: KafkaCall[ListTransactionsRequest]) -> ListTransactionsResponse:
-    """All transactional ids, or those that are asked for."""
+    """All transactional ids, or those that match the filters."""
     request = call.request
     pattern = request.transactional_id_pattern or ""
     if problem_of(pattern):
@@ -112,7 +116,7 @@ def _is_wanted(call: KafkaCall[ListTransactionsRequest], state: TransactionState
 
 
 def describe_producers(call: KafkaCall[DescribeProducersRequest]) -> DescribeProducersResponse:
-    """Who writes to partitions under numbers."""
+    """The active producers of partitions."""
     asked = ((topic.name, topic.partition_indexes) for topic in call.request.topics)
     return DescribeProducersResponse(
         topics=by_partition(asked, DescribeProducersTopicResult, partial(_producers, call))
@@ -143,11 +147,7 @@ def _described_producer(producer: ActiveProducer) -> ProducerState:
 
 
 APIS = (
-    Api(request=DescribeProducersRequest, response=DescribeProducersResponse, handler=describe_producers),
-    Api(
-        request=DescribeTransactionsRequest,
-        response=DescribeTransactionsResponse,
-        handler=describe_transactions,
-    ),
-    Api(request=ListTransactionsRequest, response=ListTransactionsResponse, handler=list_transactions),
+    Api(DescribeProducersRequest, DescribeProducersResponse, describe_producers),
+    Api(DescribeTransactionsRequest, DescribeTransactionsResponse, describe_transactions),
+    Api(ListTransactionsRequest, ListTransactionsResponse, list_transactions),
 )

@@ -26,9 +26,12 @@ from typing import Any, Final
 from penstock.errors import (
     Forbidden,
     InvalidValue,
+    NotOwner,
+    OutcomeUnknown,
     PartitionNotFound,
     PenstockError,
     ProducerFenced,
+    ServerUnreachable,
     TopicNotFound,
     TransactionNotOpen,
 )
@@ -38,6 +41,7 @@ from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import KafkaMessage
+from penstock.wire.kafka.messages.parts import NamePartitions, PartitionError
 from penstock.wire.kafka.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from penstock.wire.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -45,14 +49,12 @@ from penstock.wire.kafka.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 
@@ -74,7 +76,7 @@ OFFENDING: Final = {
 
 
 async def init_producer_id(call: KafkaCall[InitProducerIdRequest]) -> InitProducerIdResponse:
-    """An id for a producer, so that what it repeats is written once; and the next epoch, if it has a name."""
+    """A producer id, for idempotent writes; with a transactional id, its next epoch."""
     asked = call.request
     if (asked.producer_id < 0) != (asked.producer_epoch < 0):
         return _no_producer(Code.INVALID_REQUEST)
@@ -100,7 +102,7 @@ def _no_producer(code: int) -> InitProducerIdResponse:
 
 
 async def add_partitions(call: KafkaCall[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
-    """The transaction writes to these partitions."""
+    """Add partitions to the transaction."""
     topics = call.request.v3_and_below_topics
     unknown = {topic.name: _unknown(call, topic) for topic in topics}
     if any(unknown.values()):  # Then none is added.
@@ -113,7 +115,7 @@ async def add_partitions(call: KafkaCall[AddPartitionsToTxnRequest]) -> AddParti
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
 
 
-def _unknown(call: KafkaCall[Any], topic: AddPartitionsToTxnTopic) -> dict[int, int]:
+def _unknown(call: KafkaCall[Any], topic: NamePartitions) -> dict[int, int]:
     """The partitions that do not exist."""
     try:
         count = call.operations.layout(topic.name).partitions
@@ -126,7 +128,7 @@ def _unknown(call: KafkaCall[Any], topic: AddPartitionsToTxnTopic) -> dict[int, 
 
 
 async def _add_topic(
-    call: KafkaCall[AddPartitionsToTxnRequest], topic: AddPartitionsToTxnTopic
+    call: KafkaCall[AddPartitionsToTxnRequest], topic: NamePartitions
 ) -> AddPartitionsToTxnTopicResult:
     asked = call.request
     codes = dict.fromkeys(topic.partitions, 0)
@@ -144,7 +146,7 @@ async def _add_topic(
     return _added(topic, codes)
 
 
-def _added(topic: AddPartitionsToTxnTopic, codes: Mapping[int, int]) -> AddPartitionsToTxnTopicResult:
+def _added(topic: NamePartitions, codes: Mapping[int, int]) -> AddPartitionsToTxnTopicResult:
     results = [
         AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=codes[number])
         for number in topic.partitions
@@ -153,7 +155,7 @@ def _added(topic: AddPartitionsToTxnTopic, codes: Mapping[int, int]) -> AddParti
 
 
 def partitions_refused(request: AddPartitionsToTxnRequest, code: int) -> AddPartitionsToTxnResponse:
-    """The answer that refuses every partition."""
+    """The response that refuses every partition."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             _added(topic, dict.fromkeys(topic.partitions, code)) for topic in request.v3_and_below_topics
@@ -162,7 +164,7 @@ def partitions_refused(request: AddPartitionsToTxnRequest, code: int) -> AddPart
 
 
 async def add_offsets(call: KafkaCall[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
-    """The transaction commits places of this group."""
+    """Add a group whose offsets the transaction will commit."""
     asked = call.request
     if not _may_commit(call, asked.group_id):
         return AddOffsetsToTxnResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED)
@@ -177,7 +179,7 @@ async def add_offsets(call: KafkaCall[AddOffsetsToTxnRequest]) -> AddOffsetsToTx
 
 
 async def commit_offsets(call: KafkaCall[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
-    """The places, which count when the transaction is committed."""
+    """Add offsets that are committed with the transaction."""
     asked = call.request
     if not _may_commit(call, asked.group_id):
         return commits_refused(asked, Code.GROUP_AUTHORIZATION_FAILED)
@@ -232,15 +234,12 @@ async def _commit_topic(
 
 
 def _committed(name: str, numbers: list[int], codes: Mapping[int, int]) -> TxnOffsetCommitResponseTopic:
-    results = [
-        TxnOffsetCommitResponsePartition(partition_index=number, error_code=codes[number])
-        for number in numbers
-    ]
+    results = [PartitionError(partition_index=number, error_code=codes[number]) for number in numbers]
     return TxnOffsetCommitResponseTopic(name=name, partitions=results)
 
 
 def commits_refused(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponse:
-    """The answer that refuses every partition."""
+    """The response that refuses every partition."""
     answers = []
     for topic in request.topics:
         numbers = [partition.partition_index for partition in topic.partitions]
@@ -249,7 +248,7 @@ def commits_refused(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetComm
 
 
 async def end(call: KafkaCall[EndTxnRequest]) -> EndTxnResponse:
-    """It counts, or it does not."""
+    """Commit or abort the transaction."""
     asked = call.request
     try:
         bumps = call.version >= NEXT_EPOCH_SINCE
@@ -265,7 +264,7 @@ async def end(call: KafkaCall[EndTxnRequest]) -> EndTxnResponse:
 
 
 def _code(call: KafkaCall[Any], error: PenstockError) -> int:
-    """What this version's clients call it."""
+    """The error code for clients of this version."""
     if isinstance(error, ProducerFenced):
         knows = call.version >= FENCED_SINCE.get(call.api.request, call.version + 1)
         return Code.PRODUCER_FENCED if knows else Code.INVALID_PRODUCER_EPOCH
@@ -276,11 +275,20 @@ def _code(call: KafkaCall[Any], error: PenstockError) -> int:
         return OFFENDING.get(error.name, Code.INVALID_REQUEST)
     if isinstance(error, Forbidden) and error.on.startswith(("the broker", "transactional id")):
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return coordinator_code(error)
+
+
+def coordinator_code(error: PenstockError) -> int:
+    """The error code of a coordinator, by which clients look it up again."""
+    if isinstance(error, NotOwner):
+        return Code.NOT_COORDINATOR
+    if isinstance(error, OutcomeUnknown | ServerUnreachable):
+        return Code.COORDINATOR_NOT_AVAILABLE
     return code_of(error)
 
 
 def _codes(call: KafkaCall[Any], numbers: Iterable[int], error: PenstockError) -> dict[int, int]:
-    """The same by partition: if one of them is not there, the others were not tried."""
+    """The error codes by partition: if one of them does not exist, the others were not tried."""
     code = _code(call, error)
     if not isinstance(error, PartitionNotFound):
         return dict.fromkeys(numbers, code)
@@ -289,19 +297,9 @@ def _codes(call: KafkaCall[Any], numbers: Iterable[int], error: PenstockError) -
 
 
 APIS = (
-    Api(request=InitProducerIdRequest, response=InitProducerIdResponse, handler=init_producer_id),
-    Api(
-        request=AddPartitionsToTxnRequest,
-        response=AddPartitionsToTxnResponse,
-        handler=add_partitions,
-        refusal=partitions_refused,
-    ),
-    Api(request=AddOffsetsToTxnRequest, response=AddOffsetsToTxnResponse, handler=add_offsets),
-    Api(
-        request=TxnOffsetCommitRequest,
-        response=TxnOffsetCommitResponse,
-        handler=commit_offsets,
-        refusal=commits_refused,
-    ),
-    Api(request=EndTxnRequest, response=EndTxnResponse, handler=end),
+    Api(InitProducerIdRequest, InitProducerIdResponse, init_producer_id),
+    Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, add_partitions, refusal=partitions_refused),
+    Api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, add_offsets),
+    Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, commit_offsets, refusal=commits_refused),
+    Api(EndTxnRequest, EndTxnResponse, end),
 )

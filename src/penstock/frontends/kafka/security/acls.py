@@ -61,7 +61,7 @@ class Listed(NamedTuple):
 
 
 def _listed(call: KafkaCall[Any]) -> list[Listed]:
-    """All ACLs, then those that stand for grants of principals to whom ACLs apply."""
+    """All ACLs, then those that are equivalent to grants of principals that ACLs apply to."""
     stored = [Listed(acl) for acl in call.operations.acls()]
     owners = [(f"User:{user.name}", user.grants) for user in call.operations.users()]
     keys = call.operations.keys()
@@ -180,7 +180,7 @@ def _acl(wanted: AclCreation) -> Acl:
 
 
 async def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
-    """Delete what the filters find; what stands for a grant is refused."""
+    """Delete the ACLs that match the filters; those that are equivalent to a grant are refused."""
     filters = call.request.filters
     if not call.shared.gateway.required:
         refusal = DeleteAclsFilterResult(Code.SECURITY_DISABLED, OFF)
@@ -226,7 +226,7 @@ def _code(error: PenstockError) -> int:
 
 
 APIS = (
-    Api(request=DescribeAclsRequest, response=DescribeAclsResponse, handler=describe_acls),
-    Api(request=CreateAclsRequest, response=CreateAclsResponse, handler=create_acls),
-    Api(request=DeleteAclsRequest, response=DeleteAclsResponse, handler=delete_acls),
+    Api(DescribeAclsRequest, DescribeAclsResponse, describe_acls),
+    Api(CreateAclsRequest, CreateAclsResponse, create_acls),
+    Api(DeleteAclsRequest, DeleteAclsResponse, delete_acls),
 )

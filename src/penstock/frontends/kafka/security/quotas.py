@@ -1,4 +1,4 @@
-"""How much users may do: DescribeClientQuotas, AlterClientQuotas.
+"""Quotas of users: DescribeClientQuotas, AlterClientQuotas.
 
     user anna    producer_byte_rate    the bytes_per_second of her quota
 
@@ -39,7 +39,7 @@ def describe_quotas(call: KafkaCall[DescribeClientQuotasRequest]) -> DescribeCli
     types = [component.entity_type for component in components]
     try:
         if len(set(types)) < len(types) or not set(types) <= TYPES:
-            why = f"each of {', '.join(sorted(TYPES))} may be asked for, once"
+            why = f"each of {', '.join(sorted(TYPES))} may be requested once"
             raise InvalidValue(name="entity type", value=types, why=why)
         if any(component.match_type not in (EXACT, DEFAULT, ANY) for component in components):
             raise InvalidValue(name="match type", value="other", why="it is 0, 1 or 2")
@@ -115,10 +115,6 @@ def _code(error: PenstockError) -> int:
 
 
 APIS = (
-    Api(
-        request=DescribeClientQuotasRequest,
-        response=DescribeClientQuotasResponse,
-        handler=describe_quotas,
-    ),
-    Api(request=AlterClientQuotasRequest, response=AlterClientQuotasResponse, handler=alter_quotas),
+    Api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, describe_quotas),
+    Api(AlterClientQuotasRequest, AlterClientQuotasResponse, alter_quotas),
 )

@@ -1,7 +1,7 @@
 """Passwords of users, set by admin clients: DescribeUserScramCredentials, AlterUserScramCredentials.
 
 A client salts a password itself and sends what came of it, so what is stored here is good for checking that
-password by one mechanism.  A user that is new may do nothing before somebody grants it something."""
+password by one mechanism.  A new user has no permissions until it gets a grant."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ Refusal = tuple[int, str | None]
 def describe_credentials(
     call: KafkaCall[DescribeUserScramCredentialsRequest],
 ) -> DescribeUserScramCredentialsResponse:
-    """Who has a password, and by which mechanisms."""
+    """The users that have passwords, with their mechanisms."""
     try:
         known = call.operations.scrams()
     except PenstockError as error:
@@ -53,7 +53,7 @@ def describe_credentials(
 
 def _described(name: str, known: dict[str, int] | None, count: int) -> DescribeUserScramCredentialsResult:
     if count > 1:
-        code, why = Code.DUPLICATE_RESOURCE, "it is asked for twice"
+        code, why = Code.DUPLICATE_RESOURCE, "it is requested twice"
         return DescribeUserScramCredentialsResult(name, code, why)
     if known is None:
         code, why = Code.RESOURCE_NOT_FOUND, f"there is no password of {name} for SCRAM"
@@ -65,7 +65,7 @@ def _described(name: str, known: dict[str, int] | None, count: int) -> DescribeU
 async def alter_credentials(
     call: KafkaCall[AlterUserScramCredentialsRequest],
 ) -> AlterUserScramCredentialsResponse:
-    """Set passwords, and take them away; all of a user's changes, or none."""
+    """Set and remove passwords; all changes of a user, or none."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*call.request.deletions, *call.request.upsertions]
     for change in changes:
@@ -99,7 +99,7 @@ async def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: l
 
 
 def _check(change: Change, mechanisms: list[int]) -> Refusal:
-    """What is wrong with a change by itself."""
+    """The error of a single change."""
     mechanism = MECHANISMS.get(change.mechanism)
     if mechanism is None:
         return Code.UNSUPPORTED_SASL_MECHANISM, f"there are {', '.join(NUMBERS)}"
@@ -125,14 +125,6 @@ async def _apply(call: KafkaCall[AlterUserScramCredentialsRequest], change: Chan
 
 
 APIS = (
-    Api(
-        request=DescribeUserScramCredentialsRequest,
-        response=DescribeUserScramCredentialsResponse,
-        handler=describe_credentials,
-    ),
-    Api(
-        request=AlterUserScramCredentialsRequest,
-        response=AlterUserScramCredentialsResponse,
-        handler=alter_credentials,
-    ),
+    Api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, describe_credentials),
+    Api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, alter_credentials),
 )

@@ -36,8 +36,8 @@ from penstock.errors import PenstockError, RequestInvalid, ShuttingDown, Upgrade
 from penstock.frontends.http.bodies import plainly
 from penstock.frontends.http.call import Handler, HttpCall
 from penstock.frontends.http.consumers.registry import HttpConsumer
-from penstock.frontends.http.handlers import consuming
-from penstock.frontends.http.handlers.streaming import Stream, open_consumer
+from penstock.frontends.http.handlers.messages import consuming
+from penstock.frontends.http.handlers.messages.streaming import Stream, open_consumer
 from penstock.frontends.http.messages import encode
 from penstock.frontends.http.problems import Problem, problem
 
@@ -65,13 +65,13 @@ class Socket(Stream, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
 
 
 class AckFrame(consuming.Ack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ack"):
-    """The work is done."""
+    """Messages were processed."""
 
     id: Id = None
 
 
 class NackFrame(consuming.Nack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="nack"):
-    """The work failed."""
+    """Processing of messages failed."""
 
     id: Id = None
 
@@ -104,7 +104,7 @@ HANDLERS: Final[dict[type[Answer], Handler]] = {
 _frames: Final[msgspec.json.Decoder[Answer | MoreCredit]] = msgspec.json.Decoder(Answer | MoreCredit)
 
 
-# What a client hears.
+# What the server sends.
 
 
 class AnsweredFrame(msgspec.Struct, frozen=True, tag="answered"):
@@ -121,8 +121,7 @@ class Trouble(msgspec.Struct, frozen=True, tag="problem"):
     problem: Problem
 
 
-def _frames_of(messages: list[consuming.Lent]) -> Iterator[bytes]:
-    """Frames with messages on loan."""
+def _frames_of(messages: list[consuming.LeasedMessage]) -> Iterator[bytes]:
     found: list[bytes] = []
     size = 0
     for message in messages:
@@ -147,7 +146,7 @@ async def ask_for_socket(call: HttpCall) -> None:
 
 
 async def serve_socket(call: HttpCall, hear: Hear, send: Send) -> None:
-    """The same, where a WebSocket is what the client asked for."""
+    """Serve a WebSocket after the handshake."""
     wanted: Socket = call.query
     if call.shared.draining:
         raise ShuttingDown(what="server")
@@ -181,7 +180,7 @@ class Conversation:
         self._granted = asyncio.Event()  # There is credit.
         self._room = asyncio.Semaphore(FRAMES_MAX)
         self._over = asyncio.Event()
-        self._error: PenstockError | None = None  # Why it ended, if the client is to be told.
+        self._error: PenstockError | None = None  # Why it ended, if that is sent to the client.
 
     async def last(self) -> PenstockError | None:
         """Push and answer until one of the two leaves; what was begun is answered before this returns."""
@@ -221,7 +220,9 @@ class Conversation:
             while True:
                 wanted = await self._until_credit()
                 batches = await consumers.receive(self._consumer, wanted, PUSH_WAIT_MS, lost)
-                messages = consuming.lent(self._call, self._consumer.number, batches, self._wanted.way)
+                messages = consuming.leased_messages(
+                    self._call, self._consumer.number, batches, self._wanted.way
+                )
                 if self._credit is not None:
                     self._credit -= len(messages)
                 for frame in _frames_of(messages):
@@ -295,9 +296,7 @@ class Conversation:
             reply: Any = Trouble(frame.id, problem(error))
         except Exception:  # The others continue, and the client gets what it may know.
             logger.exception("%s over a WebSocket failed", type(frame).__name__.lower())
-            reply = Trouble(
-                frame.id, problem(PenstockError(reason="the server has a fault; its log says more"))
-            )
+            reply = Trouble(frame.id, problem(PenstockError(reason="internal error; see the server's log")))
         else:
             if frame.id is None and all(result.ok for result in answered.results):
                 return

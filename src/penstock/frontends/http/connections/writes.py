@@ -9,24 +9,24 @@ of the turn, or at once when they are large.
 import asyncio
 from typing import Any, Final
 
-HELD_BYTES_MAX: Final = 64 * 1024  # Flow control hears of no more than this too late.
+HELD_BYTES_MAX: Final = 64 * 1024  # At most this much is not yet counted by flow control.
 
 
 class JoinedWrites:
-    """Stands before the transport of a connection; whatever else is asked of it is the transport's to say."""
+    """Wraps the transport of a connection, and passes on everything except writes."""
 
     def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._inner = inner
         self._loop = loop
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._ended = False  # The other side was told that nothing follows.
+        self._ended = False  # write_eof was called.
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def write(self, data: bytes) -> None:
-        """Hold it until the end of the turn."""
+        """Buffer it until the end of the turn."""
         if self._ended:
             return  # An answer to a request whose connection was refused meanwhile.
         if not self._held:
@@ -43,13 +43,13 @@ class JoinedWrites:
             self._inner.writelines(held)
 
     def write_eof(self) -> None:
-        """Nothing follows what is held."""
+        """Write what is buffered, then end the output."""
         self.flush()
         self._ended = True
         if not self._inner.is_closing():
             self._inner.write_eof()
 
     def close(self) -> None:
-        """Write what is held, and hang up."""
+        """Write what is buffered, then close."""
         self.flush()
         self._inner.close()

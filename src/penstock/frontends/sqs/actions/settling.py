@@ -9,43 +9,45 @@ from typing import Any
 
 from penstock.api.work import Work
 from penstock.errors import PenstockError
+from penstock.frontends.sqs.actions.receiving import check_visibility
+from penstock.frontends.sqs.actions.sending import batch_error, check_entries
 from penstock.frontends.sqs.attributes import GROUP, QueueState
 from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, missing, of_broker, out_of_range
-from penstock.frontends.sqs.receipts import ReceivedPlace, read_handle
-from penstock.frontends.sqs.receiving import check_visibility
-from penstock.frontends.sqs.sending import batch_error, check_entries
+from penstock.frontends.sqs.receipts import ReceiptHandle, read_handle
 from penstock.wire.sqs import answers, requests
 
 INVALID = "ReceiptHandleIsInvalid"
 
 
-async def delete_message(call: SqsCall, request: requests.DeleteMessage) -> answers.Answer:
+async def delete_message(call: SqsCall, request: requests.DeleteMessage) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
-    place = _place(queue, request.receipt_handle)
-    if not await call.run(_delete(call, queue, place)):
+    handle = _handle(queue, request.receipt_handle)
+    if not await call.run(_delete(call, queue, handle)):
         raise _expired(request.receipt_handle)
-    call.shared.firsts.pop((queue.name, place.partition, place.offset), None)
-    return answers.Answer()
+    call.shared.firsts.pop((queue.name, handle.partition, handle.offset), None)
+    return answers.SqsAnswer()
 
 
 async def delete_message_batch(call: SqsCall, request: requests.DeleteMessageBatch) -> answers.BatchResult:
     queue = call.queue(request.queue_url)
     check_entries([entry.id for entry in request.entries], "Delete")
-    return await _batch(call, queue, request.entries, lambda _, place: _delete(call, queue, place), _expired)
+    return await _batch(
+        call, queue, request.entries, lambda _, handle: _delete(call, queue, handle), _expired
+    )
 
 
 async def change_message_visibility(
     call: SqsCall, request: requests.ChangeMessageVisibility
-) -> answers.Answer:
+) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     if request.visibility_timeout is None:
         raise missing("VisibilityTimeout")
     check_visibility(request.visibility_timeout)
-    place = _place(queue, request.receipt_handle)
-    if not await call.run(_retime(call, queue, place, request.visibility_timeout)):
+    handle = _handle(queue, request.receipt_handle)
+    if not await call.run(_retime(call, queue, handle, request.visibility_timeout)):
         raise _not_in_flight(request.receipt_handle)
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 async def change_message_visibility_batch(
@@ -54,24 +56,24 @@ async def change_message_visibility_batch(
     queue = call.queue(request.queue_url)
     check_entries([entry.id for entry in request.entries], "ChangeVisibility")
 
-    def begin(entry: requests.ChangeVisibilityEntry, place: ReceivedPlace) -> Work[bool]:
+    def begin(entry: requests.ChangeVisibilityEntry, handle: ReceiptHandle) -> Work[bool]:
         if entry.visibility_timeout is None:
             raise missing("VisibilityTimeout")
         check_visibility(entry.visibility_timeout)
-        return _retime(call, queue, place, entry.visibility_timeout)
+        return _retime(call, queue, handle, entry.visibility_timeout)
 
     return await _batch(call, queue, request.entries, begin, _not_in_flight)
 
 
-def _delete(call: SqsCall, queue: QueueState, place: ReceivedPlace) -> Work[bool]:
-    return call.operations.settle_place(
-        queue.name, GROUP, place.partition, place.lease, place.offset, queue.fifo
+def _delete(call: SqsCall, queue: QueueState, handle: ReceiptHandle) -> Work[bool]:
+    return call.operations.ack_by_lease(
+        queue.name, GROUP, handle.partition, handle.lease, handle.offset, queue.fifo
     )
 
 
-def _retime(call: SqsCall, queue: QueueState, place: ReceivedPlace, seconds: int) -> Work[bool]:
-    return call.operations.retime_place(
-        queue.name, GROUP, place.partition, place.lease, place.offset, seconds * 1000, True, queue.fifo
+def _retime(call: SqsCall, queue: QueueState, handle: ReceiptHandle, seconds: int) -> Work[bool]:
+    return call.operations.change_visibility(
+        queue.name, GROUP, handle.partition, handle.lease, handle.offset, seconds * 1000, True, queue.fifo
     )
 
 
@@ -83,7 +85,7 @@ async def _batch(
     begun: list[tuple[Any, Work[bool]]] = []
     for entry in entries:
         try:
-            begun.append((entry, begin(entry, _place(queue, entry.receipt_handle, named=True))))
+            begun.append((entry, begin(entry, _handle(queue, entry.receipt_handle, named=True))))
         except SqsError as error:
             errors[entry.id] = error
     results = await call.run_all([work for _, work in begun])
@@ -98,17 +100,17 @@ async def _batch(
     )
 
 
-def _place(queue: QueueState, handle: str | None, *, named: bool = False) -> ReceivedPlace:
-    if not handle:
+def _handle(queue: QueueState, text: str | None, *, named: bool = False) -> ReceiptHandle:
+    if not text:
         raise missing("ReceiptHandle")
-    place = read_handle(queue.topic_id, handle)
-    if place is None:
+    handle = read_handle(queue.topic_id, text)
+    if handle is None:
         if named:
             raise SqsError(
-                INVALID, f'The input receipt handle "{handle[:1024]}" is not a valid receipt handle.'
+                INVALID, f'The input receipt handle "{text[:1024]}" is not a valid receipt handle.'
             )
         raise SqsError(INVALID, "The input receipt handle is invalid.")
-    return place
+    return handle
 
 
 def _expired(handle: str | None) -> SqsError:

@@ -35,7 +35,8 @@ async def create_queue(call: SqsCall, request: requests.CreateQueue) -> answers.
     now = str(call.shared.clock.wall_ms() // 1000)
     made = {name: value for name, value in given.items() if value}
     made |= {attrs.CREATED: now, attrs.MODIFIED: now}
-    await _create(call, name, attrs.with_tags(made, request.tags))
+    if not await _create(call, name, attrs.with_tags(made, request.tags)):
+        _check_same(call.shared.state(call.operations, name), given)
     return answers.QueueUrl(queue_url=call.queue_url(name))
 
 
@@ -58,7 +59,8 @@ def _check_same(known: QueueState, given: dict[str, str]) -> None:
             )
 
 
-async def _create(call: SqsCall, name: str, attributes: dict[str, str]) -> None:
+async def _create(call: SqsCall, name: str, attributes: dict[str, str]) -> bool:
+    """Whether this request has created it; if not, another one was quicker."""
     adopted = {**attributes, attrs.ADOPTED: "true"}
     if call.operations.topic_exists(name):
         await call.run(call.operations.alter_topic(name, attrs.adopted_options(adopted)))
@@ -66,10 +68,11 @@ async def _create(call: SqsCall, name: str, attributes: dict[str, str]) -> None:
     else:
         try:
             await call.run(call.operations.create_topic(name, attrs.new_topic_options(attributes)))
-        except TopicExists:  # Another request was quicker; it is the same queue.
-            return
+        except TopicExists:
+            return False
     options = attrs.group_options(attributes)
     await call.run(call.operations.create_group(name, GROUP, {**options, "start": "earliest"}))
+    return True
 
 
 def _check_target(call: SqsCall, name: str, attributes: dict[str, str]) -> None:
@@ -87,14 +90,14 @@ def _check_target(call: SqsCall, name: str, attributes: dict[str, str]) -> None:
         raise SqsError("InvalidParameterCombination", f"{kind} dead letter queues")
 
 
-async def delete_queue(call: SqsCall, request: requests.DeleteQueue) -> answers.Answer:
+async def delete_queue(call: SqsCall, request: requests.DeleteQueue) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     if attrs.ADOPTED in queue.attributes:
         await call.run(call.operations.delete_group(queue.name, GROUP))
         await call.run(call.operations.alter_topic(queue.name, {"sqs_attributes": {}}))
     else:
         await call.run(call.operations.delete_topic(queue.name))
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 async def get_queue_url(call: SqsCall, request: requests.GetQueueUrl) -> answers.QueueUrl:
@@ -177,14 +180,14 @@ async def counts(call: SqsCall, name: str) -> dict[str, str]:
     return {attribute: str(number) for attribute, number in zip(attrs.COUNTS, numbers, strict=True)}
 
 
-async def set_queue_attributes(call: SqsCall, request: requests.SetQueueAttributes) -> answers.Answer:
+async def set_queue_attributes(call: SqsCall, request: requests.SetQueueAttributes) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     given = attrs.checked(queue.name, request.attributes)
     if given.get("FifoQueue", queue.attributes.get("FifoQueue")) != queue.attributes.get("FifoQueue"):
         raise SqsError("InvalidAttributeValue", "Invalid value for the parameter FifoQueue.")
     _check_target(call, queue.name, given)
     await _change(call, queue, {**queue.attributes, **given})
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 async def _change(call: SqsCall, queue: QueueState, changed: dict[str, str]) -> None:
@@ -197,7 +200,7 @@ async def _change(call: SqsCall, queue: QueueState, changed: dict[str, str]) -> 
         await call.run(call.operations.create_group(queue.name, GROUP, attrs.group_options(kept)))
 
 
-async def purge_queue(call: SqsCall, request: requests.PurgeQueue) -> answers.Answer:
+async def purge_queue(call: SqsCall, request: requests.PurgeQueue) -> answers.SqsAnswer:
     """Everything that was sent before is gone, also what is in flight or delayed."""
     queue = call.queue(request.queue_url)
     while delayed := await call.run(call.operations.scheduled(queue.name, PURGED_MAX)):
@@ -205,29 +208,29 @@ async def purge_queue(call: SqsCall, request: requests.PurgeQueue) -> answers.An
             if isinstance(result, PenstockError):
                 raise result  # The message is still there: the loop would not end.
     await call.run(call.operations.seek(queue.name, GROUP, "latest", None))
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 # Tags.
 
 
-async def tag_queue(call: SqsCall, request: requests.TagQueue) -> answers.Answer:
+async def tag_queue(call: SqsCall, request: requests.TagQueue) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     if not request.tags:
         raise missing("Tags")
     if len(request.tags) > attrs.TAGS_MAX:
         raise invalid(f"Too many tags added for queue {queue.name}.")
     await _change(call, queue, attrs.with_tags(queue.attributes, request.tags))
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
-async def untag_queue(call: SqsCall, request: requests.UntagQueue) -> answers.Answer:
+async def untag_queue(call: SqsCall, request: requests.UntagQueue) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     if not request.tag_keys:
         raise invalid("Tag keys must be between 1 and 128 characters in length.")
     gone = {attrs.TAG + name for name in request.tag_keys}
     await _change(call, queue, {name: value for name, value in queue.attributes.items() if name not in gone})
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 async def list_queue_tags(call: SqsCall, request: requests.ListQueueTags) -> answers.QueueTags:
@@ -237,7 +240,7 @@ async def list_queue_tags(call: SqsCall, request: requests.ListQueueTags) -> ans
 # Permissions: statements of the policy, which is stored.  Grants of keys say who may do what.
 
 
-async def add_permission(call: SqsCall, request: requests.AddPermission) -> answers.Answer:
+async def add_permission(call: SqsCall, request: requests.AddPermission) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     _check_permission(request)
     policy = _policy(call, queue)
@@ -254,7 +257,7 @@ async def add_permission(call: SqsCall, request: requests.AddPermission) -> answ
     }
     policy["Statement"] = [*policy["Statement"], statement]
     await _change(call, queue, {**queue.attributes, "Policy": json.dumps(policy)})
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 def _check_permission(request: requests.AddPermission) -> None:
@@ -271,7 +274,7 @@ def _check_permission(request: requests.AddPermission) -> None:
             raise invalid(f"Value SQS:{action} for parameter ActionName is invalid. Reason: {reason}")
 
 
-async def remove_permission(call: SqsCall, request: requests.RemovePermission) -> answers.Answer:
+async def remove_permission(call: SqsCall, request: requests.RemovePermission) -> answers.SqsAnswer:
     queue = call.queue(request.queue_url)
     policy = _policy(call, queue)
     left = [statement for statement in policy["Statement"] if statement.get("Sid") != request.label]
@@ -280,7 +283,7 @@ async def remove_permission(call: SqsCall, request: requests.RemovePermission) -
         raise invalid(f"Value {request.label} for parameter Label is invalid. Reason: {reason}")
     policy["Statement"] = left
     await _change(call, queue, {**queue.attributes, "Policy": json.dumps(policy) if left else ""})
-    return answers.Answer()
+    return answers.SqsAnswer()
 
 
 def _policy(call: SqsCall, queue: QueueState) -> dict[str, Any]:

@@ -35,7 +35,7 @@ KEY_BYTES: Final = 16
 
 
 class SocketListener(Protocol):
-    """What it needs of the listener it belongs to."""
+    """The part of the listener that a WebSocket connection uses."""
 
     config: Config
     state: ServerState
@@ -45,7 +45,7 @@ class SocketListener(Protocol):
 
 
 def is_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request can become a WebSocket; else it is answered as any other."""
+    """Whether a request can become a WebSocket; otherwise it is answered like any other."""
     found = dict(headers)
     try:
         key = b64decode(found.get(b"sec-websocket-key", b""), validate=True)
@@ -55,7 +55,7 @@ def is_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def quiet() -> logging.Logger:
-    """Where uvicorn says what it has to say: only if there is a fault, and not what clients do wrong."""
+    """The logger for uvicorn, which logs faults only, not errors of clients."""
     logger = logging.getLogger("penstock.http")
     logger.setLevel(logging.ERROR)
     logger.addFilter(_of_interest)  # The same one again is not added.
@@ -63,7 +63,7 @@ def quiet() -> logging.Logger:
 
 
 def _of_interest(record: logging.LogRecord) -> bool:
-    """That a task was cancelled, because the server ends, is no fault."""
+    """Whether to log a record: a task that was cancelled because the server stops is not a fault."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
@@ -116,7 +116,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
         super().handle_cont(event)
 
     def handle_parser_exception(self) -> None:
-        """Say what was wrong; what still arrives is not looked at, and read all the same."""
+        """Send the error; further input is read and discarded."""
         if self.disconnected:
             return
         self.disconnected = True  # For the task: nothing can be said any more.
@@ -131,5 +131,5 @@ class SocketConnection(WebSocketsSansIOProtocol):
         self.transport.abort()  # It would wait for a client that does not read, else.
 
     def shutdown(self) -> None:
-        """The server is about to end: let the task hear of it as if the client had left."""
+        """The server is about to stop: for the task this looks as if the client had disconnected."""
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SERVICE_RESTART})

@@ -14,11 +14,11 @@ from penstock.frontends.sqs import records
 from penstock.frontends.sqs.attributes import GROUP, NUMBERS, QueueState
 from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, invalid, out_of_range
-from penstock.frontends.sqs.receipts import ReceivedPlace, read_handle, write_handle
+from penstock.frontends.sqs.receipts import ReceiptHandle, read_handle, write_handle
 from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record
 from penstock.wire.sqs import requests
-from penstock.wire.sqs.answers import IncomingMessage, Received
+from penstock.wire.sqs.answers import IncomingMessage, ReceivedMessages
 from penstock.wire.sqs.checksums import md5_of, md5_of_attributes
 from penstock.wire.sqs.requests import AttributeValue
 
@@ -29,7 +29,7 @@ ATTEMPT_ID_LENGTH_MAX: Final = 128
 LEASE_MS: Final = 30_000  # Of messages that are due again at once, for as long as the request takes.
 
 
-async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> Received:
+async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> ReceivedMessages:
     queue = call.queue(request.queue_url)
     count, wait_s, visibility_s = _limits(queue, request)
     attempt_id = request.receive_request_attempt_id if queue.fifo else None
@@ -38,14 +38,14 @@ async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> Re
         if again is not None:
             return again
     batches = await _take(call, queue, count, wait_s, visibility_s * 1000 or LEASE_MS)
-    places = [_place(batch, record) for batch in batches for record in batch.records]
+    handles = [_handle(batch, record) for batch in batches for record in batch.records]
     if call.lost.gone:
-        await call.run_all([_release(call, queue, place, counts=False) for place in places])
-        return Received()
-    answer = Received(messages=_messages(call, queue, request, batches))
+        await call.run_all([_release(call, queue, handle, counts=False) for handle in handles])
+        return ReceivedMessages()
+    answer = ReceivedMessages(messages=_messages(call, queue, request, batches))
     if visibility_s == 0:
-        await call.run_all([_release(call, queue, place, counts=True) for place in places])
-    elif attempt_id is not None and places:
+        await call.run_all([_release(call, queue, handle, counts=True) for handle in handles])
+    elif attempt_id is not None and handles:
         call.shared.attempts.add(queue.name, attempt_id, answer)
     return answer
 
@@ -87,18 +87,18 @@ async def _take(
     return batches
 
 
-def _release(call: SqsCall, queue: QueueState, place: ReceivedPlace, *, counts: bool) -> Work[bool]:
+def _release(call: SqsCall, queue: QueueState, handle: ReceiptHandle, *, counts: bool) -> Work[bool]:
     """Let others have a message at once."""
-    return call.operations.retime_place(
-        queue.name, GROUP, place.partition, place.lease, place.offset, 0, counts, True
+    return call.operations.change_visibility(
+        queue.name, GROUP, handle.partition, handle.lease, handle.offset, 0, counts, True
     )
 
 
 # Answers.
 
 
-def _place(batch: LeasedBatch, record: Record) -> ReceivedPlace:
-    return ReceivedPlace(batch.partition, batch.attempt, batch.lease, record.offset)
+def _handle(batch: LeasedBatch, record: Record) -> ReceiptHandle:
+    return ReceiptHandle(batch.partition, batch.attempt, batch.lease, record.offset)
 
 
 def _messages(
@@ -107,7 +107,7 @@ def _messages(
     system = frozenset(request.attribute_names + request.message_system_attribute_names)
     wanted = request.message_attribute_names
     return [
-        _incoming(call, queue, _place(batch, record), record, system, wanted)
+        _incoming(call, queue, _handle(batch, record), record, system, wanted)
         for batch in batches
         for record in batch.records
     ]
@@ -116,25 +116,25 @@ def _messages(
 def _incoming(
     call: SqsCall,
     queue: QueueState,
-    place: ReceivedPlace,
+    handle: ReceiptHandle,
     record: Record,
     system: frozenset[str],
     wanted: list[str],
 ) -> IncomingMessage:
-    first_ms = call.shared.first_received((queue.name, place.partition, place.offset), place.attempt)
-    message = records.read_record(queue.name, place.partition, record)
+    first_ms = call.shared.first_received((queue.name, handle.partition, handle.offset), handle.attempt)
+    message = records.read_record(queue.name, handle.partition, record)
     attributes = _chosen(message.attributes, wanted) if message.attributes and wanted else {}
     found: dict[str, str] = {}
     if system:
-        known = records.system_attributes(message, call.region, place.attempt, first_ms)
-        known["SequenceNumber"] = f"{place.offset + 1:020d}" if queue.fifo else None
+        known = records.system_attributes(message, call.region, handle.attempt, first_ms)
+        known["SequenceNumber"] = f"{handle.offset + 1:020d}" if queue.fifo else None
         every = "All" in system
         found = {
             name: value for name, value in known.items() if value is not None and (every or name in system)
         }
     return IncomingMessage(
         message_id=message.message_id,
-        receipt_handle=write_handle(queue.topic_id, place),
+        receipt_handle=write_handle(queue.topic_id, handle),
         md5_of_body=md5_of(message.body.encode()),
         body=message.body,
         attributes=found,
@@ -144,7 +144,7 @@ def _incoming(
 
 
 def _chosen(attributes: dict[str, AttributeValue], wanted: list[str]) -> dict[str, AttributeValue]:
-    """Those that a client asks for: by name, by "prefix.*", or all."""
+    """The attributes that a client requests: by name, by "prefix.*", or all."""
     if "All" in wanted or ".*" in wanted:
         return attributes
     prefixes = tuple(name[:-2] for name in wanted if name.endswith(".*"))
@@ -158,22 +158,24 @@ def _chosen(attributes: dict[str, AttributeValue], wanted: list[str]) -> dict[st
 # Repeated receives.
 
 
-async def _repeated(call: SqsCall, queue: QueueState, attempt_id: str, visibility_s: int) -> Received | None:
+async def _repeated(
+    call: SqsCall, queue: QueueState, attempt_id: str, visibility_s: int
+) -> ReceivedMessages | None:
     """What the attempt was answered with before, if all of it is still in flight."""
     answer = call.shared.attempts.get(queue.name, attempt_id)
     if answer is None:
         return None
     works: list[Work[bool]] = []
     for message in answer.messages:
-        place = read_handle(queue.topic_id, message.receipt_handle)
-        if place is not None:
+        handle = read_handle(queue.topic_id, message.receipt_handle)
+        if handle is not None:
             works.append(
-                call.operations.retime_place(
+                call.operations.change_visibility(
                     queue.name,
                     GROUP,
-                    place.partition,
-                    place.lease,
-                    place.offset,
+                    handle.partition,
+                    handle.lease,
+                    handle.offset,
                     max(visibility_s, 1) * 1000,
                     True,
                     True,

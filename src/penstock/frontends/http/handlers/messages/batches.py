@@ -20,14 +20,19 @@ from penstock.config.broker import Durability
 from penstock.errors import PenstockError, RequestError, RequestInvalid
 from penstock.frontends.http.bodies import check_type, plainly, read_body, read_lines
 from penstock.frontends.http.call import JSON, NDJSON, HttpCall
-from penstock.frontends.http.handlers.publishing import IDEMPOTENCY_KEY, NewMessage, message_of, trace_context
+from penstock.frontends.http.handlers.messages.publishing import (
+    IDEMPOTENCY_KEY,
+    NewMessage,
+    message_of,
+    trace_context,
+)
 from penstock.frontends.http.problems import Problem, problem
 from penstock.model.message import Message, Receipt
 
 TOGETHER_MAX: Final = 1000  # Messages that are published at once; the loop is for others, too.
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MessageList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages to publish, each decoded separately."""
 
     messages: list[msgspec.Raw]
@@ -58,7 +63,7 @@ class PublishedBatch(msgspec.Struct, frozen=True, kw_only=True):
     results: list[PublishResult]
 
 
-_messages: Final = msgspec.json.Decoder(Written)
+_messages: Final = msgspec.json.Decoder(MessageList)
 _message: Final = msgspec.json.Decoder(NewMessage)
 _lines: Final = msgspec.json.Encoder()
 

@@ -23,11 +23,12 @@ from penstock.errors import (
 )
 from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.consumers.receipts import ReceiptedLeases
-from penstock.frontends.http.handlers.publishing import Duration
+from penstock.frontends.http.handlers.messages.publishing import Duration
 from penstock.frontends.http.messages import As, Stored, text_of, value_fields
 from penstock.frontends.http.problems import Problem, problem
 from penstock.model.failure import describe_error
 from penstock.model.message import own_headers
+from penstock.operations.consumers import ConsumerOptions
 from penstock.types import LANE_NAMES, duration_ms, extension_ms
 from penstock.wire.native import LeasedBatch, Run
 from penstock.wire.records import Record, lane_of
@@ -50,7 +51,7 @@ class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     way: As = "base64"
 
 
-class Lent(Stored, frozen=True, kw_only=True, gc=False):
+class LeasedMessage(Stored, frozen=True, kw_only=True, gc=False):
     """A leased message."""
 
     attempt: int
@@ -60,7 +61,7 @@ class Lent(Stored, frozen=True, kw_only=True, gc=False):
 class Received(msgspec.Struct, frozen=True):
     """The received messages."""
 
-    messages: list[Lent]
+    messages: list[LeasedMessage]
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +76,7 @@ class Ack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Nack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The work failed: deliver again after the delay, or after the group's backoff."""
+    """Processing failed: deliver again after the delay, or after the group's backoff."""
 
     delay: Duration | None = None
     error: str | None = None
@@ -125,22 +126,26 @@ async def receive(call: HttpCall) -> Received:
             batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
         if long_poll.error is not None:
             raise long_poll.error
-    return Received(lent(call, consumer.number, batches, wanted.way))
+    return Received(leased_messages(call, consumer.number, batches, wanted.way))
 
 
-def lent(call: HttpCall, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
+def leased_messages(
+    call: HttpCall, consumer: int, batches: list[LeasedBatch], way: As
+) -> list[LeasedMessage]:
     """Leased messages with their receipts."""
-    found: list[Lent] = []
+    found: list[LeasedMessage] = []
     for batch in batches:
         receipts: Sequence[str | None] = [None] * len(batch.records)
         if batch.lease >= 0:
             offsets = [record.offset for record in batch.records]
             receipts = call.shared.receipts.write(consumer, batch.partition, batch.lease, offsets)
-        found += _lent(call.topic, batch, receipts, way)
+        found += _messages_of(call.topic, batch, receipts, way)
     return found
 
 
-def _lent(topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: As) -> Iterator[Lent]:
+def _messages_of(
+    topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: As
+) -> Iterator[LeasedMessage]:
     """The messages of one lease: the inner loop of a receive, so what they have in common is found once."""
     partition, attempt = batch.partition, batch.attempt
     attributes, priority = -1, ""
@@ -153,7 +158,7 @@ def _lent(topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: A
         value, shown, document = (
             (record.value, UNSET, UNSET) if way == "base64" else value_fields(record.value, way)
         )
-        yield Lent(
+        yield LeasedMessage(
             key=text,
             key_base64=UNSET if key is None or text is not None else key,
             headers=_headers(record) if headers else {},
@@ -221,8 +226,8 @@ async def _answer(call: HttpCall, act: Act) -> Answered:
     if body.receipt is not None:
         held, unknown = call.shared.receipts.read([body.receipt])
         if unknown:
-            raise _unknown(body.receipt)
-        await call.run(act(_holder(call, held[0]), [_run(held[0])]))
+            raise unknown_receipt(body.receipt)
+        await call.run(act(holder(call, held[0]), [run_of(held[0])]))
         return Answered([Result(body.receipt, True)])
     outcomes = await _answer_all(call, list(dict.fromkeys(body.receipts or [])), act)
     return Answered(
@@ -236,7 +241,7 @@ async def _answer(call: HttpCall, act: Act) -> Answered:
 async def _answer_all(call: HttpCall, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
     outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
     runs, unknown = call.shared.receipts.read(receipts)
-    outcomes.update((receipt, _unknown(receipt)) for receipt in unknown)
+    outcomes.update((receipt, unknown_receipt(receipt)) for receipt in unknown)
     again: list[ReceiptedLeases] = []
     for run, error in await _try_all(call, runs, act):
         if error is not None and len(run.receipts) == 1:
@@ -251,13 +256,13 @@ async def _answer_all(call: HttpCall, receipts: list[str], act: Act) -> dict[str
 async def _try_all(
     call: HttpCall, runs: list[ReceiptedLeases], act: Act
 ) -> list[tuple[ReceiptedLeases, PenstockError | None]]:
-    """What each was refused with, if it was."""
+    """The error of each, if it was refused."""
     tried: list[tuple[ReceiptedLeases, PenstockError | None]] = []
     works: list[Work[Any]] = []
     begun: list[ReceiptedLeases] = []
     for run in runs:
         try:
-            works.append(act(_holder(call, run), [_run(run)]))
+            works.append(act(holder(call, run), [run_of(run)]))
             begun.append(run)
         except PenstockError as error:
             tried.append((run, error))
@@ -266,25 +271,26 @@ async def _try_all(
     return tried
 
 
-def _run(held: ReceiptedLeases) -> Run:
-    """Neighbours as the broker has them."""
+def run_of(held: ReceiptedLeases) -> Run:
+    """A run in the form of the broker."""
     return held.partition, held.lease, held.start, held.end
 
 
-def _holder(call: HttpCall, held: ReceiptedLeases) -> BatchConsumer:
-    """The consumer that holds what receipts stand for; it may have lost it since."""
+def holder(call: HttpCall, held: ReceiptedLeases) -> BatchConsumer:
+    """The consumer that has issued these receipts; it may have lost the leases since."""
     consumer = call.shared.consumers.get(held.consumer)
     if consumer is None:
         raise LeaseLost(topic=call.topic, partition=held.partition, offset=held.start)
     if consumer.key[:3] != (call.operations, call.topic, call.group):
-        raise _unknown(held.receipts[0])
+        raise unknown_receipt(held.receipts[0])
     return consumer.inner
 
 
-def _unknown(receipt: str) -> ReceiptUnknown:
+def unknown_receipt(receipt: str) -> ReceiptUnknown:
+    """The error for a receipt that this server has not issued."""
     return ReceiptUnknown(receipt=receipt[:SHOWN_LENGTH_MAX])
 
 
 def permit(call: HttpCall) -> None:
     """Refuse clients that may not consume here, before a receipt is read."""
-    call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()
+    call.operations.batch_consumer(call.topic, call.group, ConsumerOptions()).close()

@@ -18,14 +18,15 @@ import msgspec
 from penstock.broker.frontend import BatchConsumer
 from penstock.errors import PenstockError
 from penstock.frontends.public import public
+from penstock.frontends.sqs.actions.queues import counts, sources_of
 from penstock.frontends.sqs.attributes import GROUP
 from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, invalid, missing
 from penstock.frontends.sqs.names import name_of_arn
-from penstock.frontends.sqs.queues import counts, sources_of
 from penstock.frontends.sqs.records import letter_content
 from penstock.frontends.sqs.tasks import MoveTask
 from penstock.model.message import Message
+from penstock.operations.consumers import ConsumerOptions
 from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record
 from penstock.wire.sqs import answers, requests
@@ -82,14 +83,16 @@ async def cancel_message_move_task(
     if task is None:
         raise SqsError("ResourceNotFoundException", "The task handle is not valid.", 404)
     # Checks that the caller may consume from the source; what it returns is not run.
-    call.operations.settle_place(task.source, GROUP, 0, 0, 0, True).close()
+    call.operations.ack_by_lease(task.source, GROUP, 0, 0, 0, True).close()
     if not task.active:
         raise invalid("Only active tasks can be cancelled.")
     task.status = "CANCELLING"
     return answers.MovedCount(approximate_number_of_messages_moved=task.moved)
 
 
-async def list_message_move_tasks(call: SqsCall, request: requests.ListMessageMoveTasks) -> answers.MoveTasks:
+async def list_message_move_tasks(
+    call: SqsCall, request: requests.ListMessageMoveTasks
+) -> answers.MoveTaskList:
     if not request.source_arn:
         raise missing("SourceArn")
     source = _queue(call, request.source_arn)
@@ -98,7 +101,7 @@ async def list_message_move_tasks(call: SqsCall, request: requests.ListMessageMo
         raise invalid(
             f"Value for parameter MaxResults is invalid. Reason: must be between 1 and {LISTED_MAX}."
         )
-    return answers.MoveTasks(
+    return answers.MoveTaskList(
         results=[_entry(call, task) for task in call.shared.moves.of_source(source)[:limit]]
     )
 
@@ -128,9 +131,10 @@ def _queue(call: SqsCall, arn: str) -> str:
 async def _move(call: SqsCall, task: MoveTask) -> None:
     """Until the queue is empty; messages that belong nowhere stay."""
     try:
-        work = call.operations.batch_consumer(
-            task.source, GROUP, f"move-{uuid4().hex[:8]}", None, {"visibility_timeout": VISIBILITY}
+        options = ConsumerOptions(
+            consumer_id=f"move-{uuid4().hex[:8]}", group={"visibility_timeout": VISIBILITY}
         )
+        work = call.operations.batch_consumer(task.source, GROUP, options)
         consumer = await call.run(work)
         consumer.want_records()
         consumer.want_single_leases()

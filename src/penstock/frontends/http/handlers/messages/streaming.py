@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, ShuttingDown
 from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.consumers.long_polls import LongPoll
 from penstock.frontends.http.consumers.registry import HttpConsumer
-from penstock.frontends.http.handlers.consuming import MESSAGES_MAX, Lent, lent
+from penstock.frontends.http.handlers.messages.consuming import MESSAGES_MAX, LeasedMessage, leased_messages
 from penstock.frontends.http.messages import As, encode
 from penstock.frontends.http.problems import problem
 from penstock.types import duration_ms
@@ -68,7 +68,7 @@ async def _events(
         yield QUIET  # The client knows that it is heard.
         while not long_poll.over and not call.shared.draining:
             batches = await consumers.receive(consumer, wanted.max_in_flight, QUIET_MS, call.lost)
-            yield b"".join(map(_event, lent(call, consumer.number, batches, wanted.way))) or QUIET
+            yield b"".join(map(_event, leased_messages(call, consumer.number, batches, wanted.way))) or QUIET
     except PenstockError as closed:  # With its group, or its topic.
         error = closed
     finally:
@@ -80,5 +80,5 @@ async def _events(
         yield b"event: problem\ndata: " + encode(problem(error)) + b"\n\n"
 
 
-def _event(message: Lent) -> bytes:
+def _event(message: LeasedMessage) -> bytes:
     return b"id: %s\nevent: message\ndata: %s\n\n" % (message.id.encode(), encode(message))

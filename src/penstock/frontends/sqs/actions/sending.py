@@ -5,15 +5,17 @@ The repeat of a deduplication id within five minutes is not stored; it is answer
 """
 
 import re
+import secrets
 from hashlib import sha256
+from itertools import count
 from typing import Final
-from uuid import uuid4
 
 from penstock.frontends.security.identity import NOBODY
 from penstock.frontends.sqs import records
 from penstock.frontends.sqs.attributes import MESSAGE_BYTES_MAX, QueueState
 from penstock.frontends.sqs.call import SqsCall
 from penstock.frontends.sqs.errors import SqsError, invalid, missing, out_of_range
+from penstock.model.ids import NUMBER_BITS, sent_uuid
 from penstock.model.message import Message, Receipt
 from penstock.wire.sqs import answers, requests
 from penstock.wire.sqs.checksums import md5_of, md5_of_attributes
@@ -28,6 +30,7 @@ BAD_BODY: Final = (
     "Invalid binary character found in message body, the set of allowed characters is #x9 | #xA | #xD |"
     " #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF"
 )
+_numbers: Final = count(secrets.randbits(NUMBER_BITS))  # Of messages, for their ids.
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _ATTRIBUTE: Final = re.compile(r"(?!\.)(?!(?i:aws\.|amazon\.))[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -117,14 +120,15 @@ def _message(call: SqsCall, queue: QueueState, request: OutgoingMessage) -> tupl
     delay_s = _delay(queue, request)
     dedup_id = _dedup_id(queue, request)
     trace = request.message_system_attributes.get(TRACE)
-    message_id = str(uuid4())
+    now_ms = call.shared.clock.wall_ms()
+    message_id = sent_uuid(queue.name, now_ms, next(_numbers))
     headers = records.headers_of(
         message_id,
         request.message_attributes,
         dedup_id=dedup_id,
         sender=None if call.identity is NOBODY else call.identity.name,
-        trace=None if trace is None else trace.string_value,
-        sent_ms=call.shared.clock.wall_ms() if delay_s else None,
+        trace=call.trace if trace is None else trace.string_value,
+        sent_ms=now_ms if delay_s else None,
     )
     message = Message(request.message_body.encode(), request.message_group_id, headers)
     if delay_s:

@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.frontends.http.call import HttpCall
-from penstock.frontends.http.handlers.dead_letters import Listing
-from penstock.frontends.http.handlers.publishing import (
+from penstock.frontends.http.handlers.messages.dead_letters import Listing
+from penstock.frontends.http.handlers.messages.publishing import (
     IDEMPOTENCY_KEY,
     Duration,
     Instant,

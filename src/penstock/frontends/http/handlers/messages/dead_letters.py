@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from penstock.frontends.http.call import HttpCall
-from penstock.frontends.http.handlers.browsing import Count
-from penstock.frontends.http.messages import As, Stored, stored
+from penstock.frontends.http.handlers.messages.browsing import Count
+from penstock.frontends.http.handlers.messages.showing import BrowsedMessage, shown
+from penstock.frontends.http.messages import As
 from penstock.model.info import DeadLetter, DeadLetterErrors, Redrive
 
 
@@ -24,16 +25,23 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     way: As = "base64"
 
 
+class DeadLetterListing(Listing, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """The same, and whether to add what values in Confluent's wire format say, by the topic's schemas."""
+
+    decode: bool = False
+
+
 class Showing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """Format of the value."""
+    """Format of the value, and whether to add what it says, by the topic's schemas."""
 
     way: As = "base64"
+    decode: bool = False
 
 
 class DeadLetterDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter and its history."""
 
-    message: Stored
+    message: BrowsedMessage
     source: str  # Id of the message it was.
     group: str
     attempts: int
@@ -74,16 +82,18 @@ async def list_errors(call: HttpCall) -> ErrorList:
 
 async def list_dead_letters(call: HttpCall) -> DeadLetterList:
     """List the dead letters of a topic that were not redriven, with their errors."""
-    wanted: Listing = call.query
+    wanted: DeadLetterListing = call.query
     found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
-    return DeadLetterList([_document(letter, wanted.way) for letter in found])
+    messages = await shown(call, [letter.message for letter in found], wanted.way, wanted.decode)
+    return DeadLetterList([_document(*pair) for pair in zip(found, messages, strict=True)])
 
 
 async def show_dead_letter(call: HttpCall) -> DeadLetterDocument:
     """Show a dead letter by its id, even if it was redriven."""
     wanted: Showing = call.query
     found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
-    return _document(found, wanted.way)
+    [message] = await shown(call, [found.message], wanted.way, wanted.decode)
+    return _document(found, message)
 
 
 async def redrive(call: HttpCall) -> Redrive:
@@ -94,9 +104,9 @@ async def redrive(call: HttpCall) -> Redrive:
     )
 
 
-def _document(letter: DeadLetter, way: As) -> DeadLetterDocument:
+def _document(letter: DeadLetter, message: BrowsedMessage) -> DeadLetterDocument:
     return DeadLetterDocument(
-        message=stored(letter.message, way),
+        message=message,
         source=letter.source,
         group=letter.group,
         attempts=letter.attempts,

@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from penstock.errors import RequestInvalid
 from penstock.frontends.http.call import HttpCall
-from penstock.frontends.http.messages import As, Stored, key_fields, stored
-from penstock.model.ids import is_uuid, place_of
+from penstock.frontends.http.handlers.messages.showing import BrowsedMessage, shown
+from penstock.frontends.http.messages import As, key_fields
 from penstock.model.message import StoredMessage
 from penstock.model.placing import place
 from penstock.model.trace import TraceEvent
@@ -35,12 +35,13 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     last: Count | None = None
     limit: Count = 100
     way: As = "base64"
+    decode: bool = False  # Add what values in Confluent's wire format say, by the topic's schemas.
 
 
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     """Messages, and where to continue."""
 
-    messages: list[Stored]
+    messages: list[BrowsedMessage]
     next_offset: int | None  # In the partition that was named or found; None: name one to go on.
 
 
@@ -80,7 +81,7 @@ async def browse(call: HttpCall) -> Browsed:
     else:
         found = await _read(call, wanted, wanted.partition, wanted.offset, wanted.limit)
     following = None if wanted.partition is None else _after(found, wanted.offset)
-    return Browsed(messages=[stored(message, wanted.way) for message in found], next_offset=following)
+    return Browsed(messages=await shown(call, found, wanted.way, wanted.decode), next_offset=following)
 
 
 async def _with_key(call: HttpCall, wanted: Browse, key: str) -> Browsed:
@@ -96,7 +97,7 @@ async def _with_key(call: HttpCall, wanted: Browse, key: str) -> Browsed:
         following = _after(fitting, wanted.offset)
     else:
         following = _after(found, wanted.offset)
-    return Browsed(messages=[stored(message, wanted.way) for message in fitting], next_offset=following)
+    return Browsed(messages=await shown(call, fitting, wanted.way, wanted.decode), next_offset=following)
 
 
 async def _read(
@@ -131,10 +132,7 @@ async def find_offsets(call: HttpCall) -> Offsets:
 
 async def trace(call: HttpCall) -> MessageTrace:
     """Trace a message by its id or schedule id: everything that happened to it."""
-    place: tuple[str, int | None, int | None] = call.path["id"], None, None
-    if is_uuid(place[0]):  # Among the topics that the caller may describe.
-        place = place_of(place[0], call.operations.topics()) or place
-    found = await call.run(call.operations.trace(*place))
+    found = await call.shared.gateway.broker(call.identity).trace(call.path["id"])
     key: dict[str, Any] = key_fields(found.key)
     return MessageTrace(
         id=found.id,

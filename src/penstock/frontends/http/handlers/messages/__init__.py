@@ -1,0 +1,1 @@
+"""Handlers that publish, deliver, settle, schedule and read messages."""
