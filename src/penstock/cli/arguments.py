@@ -14,7 +14,7 @@ import typer
 from penstock.cli import connecting
 from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.cli.screen import Output
-from penstock.client.url import server_address
+from penstock.client.connections.url import server_addresses
 from penstock.errors import PenstockError
 from penstock.types import check_name, duration_ms, instant_ms, lane_number, size_bytes
 
@@ -78,14 +78,13 @@ def priority(text: str) -> str | int:
 def server_url(text: str) -> str:
     """The address of a server."""
     try:
-        server_address(text)
+        server_addresses(text)
     except PenstockError as error:
         raise _refusal(error) from None
     return text
 
 
 def topic_name(text: str) -> str:
-    """Name of the topic."""
     try:
         return check_name("topic", text)
     except PenstockError as error:
@@ -93,7 +92,6 @@ def topic_name(text: str) -> str:
 
 
 def group_name(text: str) -> str:
-    """Name of the group."""
     try:
         return check_name("group", text)
     except PenstockError as error:

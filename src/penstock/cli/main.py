@@ -1,7 +1,7 @@
 """The ``penstock`` command.
 
     penstock --version        the version, and whether it is compiled
-    penstock COMMAND ...      one module per command in data/, server/ or spark/, listed in ``COMMANDS``
+    penstock COMMAND ...      one module per command in a package here, listed in ``COMMANDS``
 
 The module of a command defines ``app`` with ``commands.new_app``: with one function it is a command, with
 several (or with ``group=True``) a group of commands.  A function returns its exit code, or None for 0.  Only
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "serve": ("server", "Run a server."),
     "topic": ("data", "Create, list, describe, alter and delete topics."),
+    "schema": ("data", "Set, show, check and infer the schema of a topic."),
     "produce": ("data", "Publish a message, or one per line of input."),
     "consume": ("data", "Print messages: read the log, or consume as a group."),
     "peek": ("data", "Print the last messages of a topic."),
@@ -38,8 +39,8 @@ COMMANDS: Final = {
     "schedule": ("data", "List, add and cancel scheduled messages."),
     "pipeline": ("spark", "Run and monitor Spark pipelines: archive, replay, ..."),
     "lake": ("spark", "Show archived data, and check that it is complete."),
-    "key": ("server", "Create, list and revoke API keys for programs."),
-    "user": ("server", "Create, list and delete users."),
+    "key": ("access", "Create, list and revoke API keys for programs."),
+    "user": ("access", "Create, list and delete users."),
     "cluster": ("server", "Operate a cluster, try one, or check a store for one."),
     "ping": ("server", "Check that a server is up; show version and latency."),
     "bench": ("server", "Measure throughput and latency of a server."),

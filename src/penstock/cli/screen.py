@@ -24,6 +24,7 @@ Row = Sequence[object]
 
 WIDTH_WITHOUT_TERMINAL: Final = 10_000  # Wide enough for any row, so that a pipe gets whole lines.
 GAP: Final = 2  # Between columns.
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"  # Of commands that log to stderr.
 TEXT_WIDTH_MIN: Final = 24  # Narrower than this, wrapped text is a tower.
 
 

@@ -58,7 +58,7 @@ FOLLOW_WAIT: Final = "30s"  # A consumer that follows waits this long at a time,
 Show = Callable[[Sequence[StoredMessage]], None]
 
 
-Place = Annotated[
+PartitionAfterTopic = Annotated[
     int | None,
     typer.Argument(metavar="[PARTITION]", parser=partition_number, help="The same as --partition."),
 ]
@@ -86,7 +86,7 @@ FromTime = Annotated[
 ]
 FromSnapshot = Annotated[
     str | None,
-    typer.Option(metavar="NAME|TIME", help="Start where the log ended then: a snapshot, or a date."),
+    typer.Option(metavar="NAME|TIME", help="Start at a snapshot, or at the end of the log on a date."),
 ]
 IncludeDeleted = Annotated[
     bool, typer.Option("--include-deleted", help="With --group: include messages that only the lake has.")
@@ -116,7 +116,7 @@ Ack = Annotated[
 )
 def consume(
     topic: Topic,
-    place: Place = None,
+    number: PartitionAfterTopic = None,
     group: TakeAs = None,
     partition: Partition = None,
     follow: Follow = False,
@@ -133,9 +133,9 @@ def consume(
     server: Server = SERVER,
 ) -> None:
     """Print messages: read the log, or consume as a group."""
-    if place is not None and partition is not None:
+    if number is not None and partition is not None:
         raise WrongUse("give the partition once: after the topic, or with --partition")
-    partition = place if partition is None else partition
+    partition = number if partition is None else partition
     starts = [from_beginning or None, from_offset, from_time, from_snapshot]
     if sum(start is not None for start in starts) > 1:
         raise WrongUse("use one of --from-beginning, --from-offset, --from-time and --from-snapshot")
@@ -150,7 +150,7 @@ def consume(
         connecting.connected(server, progress=False) as broker,
         ProgressBar("printing", wanted=not quiet) as progress,
     ):
-        show = _counting(printer(output), progress)
+        show = _counting(printer(output, broker), progress)
         if group is None:
             reader = Reader(broker, topic, partition, from_offset, from_time, to_time)
             over = to_time is not None and instant_ms("to_time", to_time) <= connecting.clock().wall_ms()

@@ -112,8 +112,8 @@ def _letter(letter: DeadLetter) -> list[tuple[str, object]]:
     message = letter.message
     return [
         ("dead letter", screen.styled(message.id, "bold")),
-        ("was", f"{letter.source}, in group {letter.group}, {counted(letter.attempts, 'attempt')}"),
-        ("why", screen.styled(letter.error or letter.reason, "red")),
+        ("message", f"{letter.source}, in group {letter.group}, {counted(letter.attempts, 'attempt')}"),
+        ("error", screen.styled(letter.error or letter.reason, "red")),
         ("fingerprint", f"{letter.fingerprint} ({letter.reason})"),
         ("failed", f"{time_text(letter.first_failed_ms)} to {time_text(letter.last_failed_ms)} UTC"),
         ("key", "none" if message.key is None else safe_bytes(message.key)),

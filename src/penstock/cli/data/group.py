@@ -80,7 +80,7 @@ def describe(topic: Topic, group: Group, output: OutputOption = "table", server:
     screen.facts(_facts(info))
     screen.line("")
     columns = [
-        Column(name, right=True) for name in ("partition", "floor", "end", "lag", "in flight", "again")
+        Column(name, right=True) for name in ("partition", "floor", "end", "lag", "in flight", "retrying")
     ]
     screen.table(columns, map(_partition, info.partitions))
 
@@ -168,7 +168,7 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 
-def _place(text: str) -> Any:
+def _position(text: str) -> Any:
     """Where to seek: a word, an offset or a time."""
     if text in ("earliest", "latest"):
         return text
@@ -198,7 +198,7 @@ def create(
         Any,
         typer.Option(
             metavar="PLACE",
-            parser=_place,
+            parser=_position,
             help="Where it starts: earliest, latest, an offset, a time, or 15m ago.",
         ),
     ] = None,
@@ -269,7 +269,7 @@ def seek(
         Any,
         typer.Argument(
             metavar="TO",
-            parser=_place,
+            parser=_position,
             help="earliest, latest, an offset, a time (UTC), or a duration ago: 15m.",
         ),
     ],

@@ -6,20 +6,26 @@
     table    id, time, key and value in columns
 
 A document has ``value`` and ``key`` as text, or ``value_base64`` and ``key_base64`` if the bytes are not
-UTF-8. ``produce`` stores a value that is not text (an object, a number) as JSON, and ``null`` as a tombstone.
+UTF-8, and ``json`` if a schema describes the value, such as one in Avro; ``value`` and ``table`` show that.
+``produce`` stores a value that is not text (an object, a number) as JSON, and ``null`` as a tombstone.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import typer
 
 from penstock.cli import screen
 from penstock.cli.screen import Column
-from penstock.cli.text import bytes_field, safe_bytes, shortened, time_iso, time_text
+from penstock.cli.text import bytes_field, safe, safe_bytes, shortened, time_iso, time_text
+from penstock.errors import RequestError
 from penstock.model.message import Delivered, Message, StoredMessage
+from penstock.schemas.framing import schema_id
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
 
 Format = Literal["value", "json", "raw", "table"]
 FormatOption = Annotated[
@@ -33,8 +39,38 @@ TABLE_KEY: Final = 24  # Characters of a key or a value that are enough to know 
 TABLE_VALUE: Final = 200
 
 
-def document(message: StoredMessage) -> dict[str, Any]:
-    """A message as a document."""
+Texts = dict[str, str]  # By the id of a message: its value as JSON.
+
+
+class Readable:
+    """Has the broker decode values that name a schema; those of a topic without one are left as they are."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._plain: set[str] = set()  # Topics that have no schema.
+
+    def texts(self, messages: Sequence[StoredMessage]) -> Texts:
+        """The values that match a schema, as JSON."""
+        framed: dict[str, list[StoredMessage]] = {}
+        for message in messages:
+            if message.topic not in self._plain and schema_id(message.value) is not None:
+                framed.setdefault(message.topic, []).append(message)
+        texts: Texts = {}
+        for topic, some in framed.items():
+            try:
+                read = self._broker.read_values(topic, [message.value for message in some])
+            except RequestError:  # An older server, or one that does not allow it.
+                self._plain.add(topic)
+                continue
+            if not any(value.version or value.problem for value in read):
+                self._plain.add(topic)
+            pairs = zip(some, read, strict=True)
+            texts |= {message.id: value.json for message, value in pairs if value.json is not None}
+        return texts
+
+
+def document(message: StoredMessage, texts: Texts | None = None) -> dict[str, Any]:
+    """A message as a document; a value that a schema describes is there as JSON, too."""
     fields: dict[str, Any] = {
         "id": message.id,
         "topic": message.topic,
@@ -46,54 +82,58 @@ def document(message: StoredMessage) -> dict[str, Any]:
         "headers": message.headers,
         "priority": message.priority,
     }
+    if texts and message.id in texts:
+        fields["json"] = msgspec.Raw(texts[message.id].encode())
     if isinstance(message, Delivered):
         fields |= {"group": str(message.group), "attempt": message.attempt}
     return fields
 
 
-def row(message: StoredMessage) -> list[object]:
+def row(message: StoredMessage, texts: Texts) -> list[object]:
     """A message as a row of a table."""
     key = "" if message.key is None else shortened(safe_bytes(message.key), TABLE_KEY)
-    value = "(tombstone)" if message.is_tombstone else shortened(safe_bytes(message.value), TABLE_VALUE)
+    shown = safe(texts[message.id]) if message.id in texts else safe_bytes(message.value)
+    value = "(tombstone)" if message.is_tombstone else shortened(shown, TABLE_VALUE)
     return [message.id, time_text(message.timestamp), key, value]
 
 
-def printer(output: Format) -> Callable[[Sequence[StoredMessage]], None]:
+def printer(output: Format, broker: "Broker") -> Callable[[Sequence[StoredMessage]], None]:
     """Prints messages and flushes stdout."""
     write = {"value": _values, "json": _documents, "raw": _raw, "table": _table}[output]
+    readable = Readable(broker)
 
     def show(messages: Sequence[StoredMessage]) -> None:
         if messages:
-            write(messages)
+            write(messages, {} if output == "raw" else readable.texts(messages))
             screen.flush()
 
     return show
 
 
-def _values(messages: Sequence[StoredMessage]) -> None:
+def _values(messages: Sequence[StoredMessage], texts: Texts) -> None:
+    values = [texts[message.id].encode() if message.id in texts else message.value for message in messages]
     if sys.stdout.isatty():
-        text = "".join(safe_bytes(message.value) + "\n" for message in messages)
-        screen.write(text.encode())
+        screen.write("".join(safe_bytes(value) + "\n" for value in values).encode())
     else:
-        screen.write(b"".join(message.value + b"\n" for message in messages))
+        screen.write(b"".join(value + b"\n" for value in values))
 
 
-def _documents(messages: Sequence[StoredMessage]) -> None:
-    screen.documents(map(document, messages))
+def _documents(messages: Sequence[StoredMessage], texts: Texts) -> None:
+    screen.documents(document(message, texts) for message in messages)
 
 
-def _raw(messages: Sequence[StoredMessage]) -> None:
+def _raw(messages: Sequence[StoredMessage], _: Texts) -> None:
     screen.write(b"".join(message.value for message in messages))
 
 
-def _table(messages: Sequence[StoredMessage]) -> None:
-    screen.table(COLUMNS, map(row, messages))
+def _table(messages: Sequence[StoredMessage], texts: Texts) -> None:
+    screen.table(COLUMNS, (row(message, texts) for message in messages))
 
 
 # Going in.
 
 
-class Document(msgspec.Struct, forbid_unknown_fields=True):
+class MessageDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A message as a document; fields set by the broker are accepted and ignored."""
 
     value: Any = msgspec.UNSET
@@ -113,6 +153,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: Any = None
     group: Any = None
     attempt: Any = None
+    json: Any = None
 
 
 class Template:
@@ -144,10 +185,10 @@ class Template:
         return Message(_value(given), **fields)
 
 
-_DECODER: Final = msgspec.json.Decoder(Document)
+_DECODER: Final = msgspec.json.Decoder(MessageDocument)
 
 
-def _value(given: Document) -> bytes | None:
+def _value(given: MessageDocument) -> bytes | None:
     if given.value_base64 is not None:
         return given.value_base64
     if given.value is msgspec.UNSET:

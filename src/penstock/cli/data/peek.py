@@ -26,6 +26,6 @@ def peek(
     """Print the last messages of a topic, oldest first, without consuming them."""
     with connecting.connected(server) as broker:
         found = broker.peek(topic, count, partition=partition)
-    if not found:
-        screen.note(f"{topic} has no messages")
-    printer(output)(found)
+        if not found:
+            screen.note(f"{topic} has no messages")
+        printer(output, broker)(found)

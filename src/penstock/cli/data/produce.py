@@ -65,7 +65,8 @@ TimeToLive = Annotated[
     str | None, typer.Option(parser=duration, metavar="DURATION", help="Age at which the message expires.")
 ]
 DedupId = Annotated[
-    str | None, typer.Option(metavar="ID", help="Deduplication id: a second message with it is not stored.")
+    str | None,
+    typer.Option(metavar="ID", help="Deduplication id: a second message with the same id is not stored."),
 ]
 Into = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Publish to this partition.")
@@ -161,7 +162,6 @@ class BatchPublisher:
         self.published = 0
 
     def publish(self, messages: list[Message | bytes]) -> list[Receipt]:
-        """Publish some messages."""
         is_new = not self.published and creating.is_missing(self._broker, self._topic)
         if is_new and not self._create:
             raise TopicNotFound(topic=self._topic)

@@ -19,7 +19,7 @@ from penstock.model.info import ScheduledMessage
 app = new_app()
 
 VALUE_WIDTH = 60
-COLUMNS = (Column("id"), Column("due (UTC)"), Column("again", text=True), Column("value", cut=True))
+COLUMNS = (Column("id"), Column("due (UTC)"), Column("recurs", text=True), Column("value", cut=True))
 
 
 @app.command("list", epilog=example("penstock schedule list", "penstock schedule list orders -o json"))

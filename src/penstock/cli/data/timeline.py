@@ -11,6 +11,7 @@ from penstock.model.trace import Trace
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = 1, 2, 31, 32, 33, 34, 35, 36
 COLOURS: Final = {
     "published": CYAN,
+    "replicated": CYAN,
     "scheduled": BLUE,
     "leased": YELLOW,
     "delivered": YELLOW,

@@ -86,7 +86,7 @@ def create(
     ] = False,
     server: Server = SERVER,
 ) -> None:
-    """Create a topic; the server has the defaults."""
+    """Create a topic; other settings have the server's defaults."""
     options = _options(
         more, partitions=partitions, durability=durability, compression=compression, compact=compact,
         retention=retention, retention_bytes=retention_bytes, ttl=ttl, depth_max=depth_max,

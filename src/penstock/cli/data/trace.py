@@ -20,13 +20,18 @@ from penstock.model.trace import Trace
 app = new_app()
 
 
-_ID: Final = re.compile(r"[^:]+:\d+:s?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ID: Final = re.compile(
+    r"[^:]+:\d+:s?\d+|[^:@]+-\d+@\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
+)
 
 
 def _id(text: str) -> str:
     """Check the syntax of the id of a message or schedule."""
     if not _ID.fullmatch(text):
-        why = "is not an id such as orders:0:7, orders:0:s3 of a schedule, or the UUID of a KQueue client"
+        why = (
+            "is not an id such as orders:0:7, orders:0:s3 of a schedule, orders-0@7 of a Kafka client, "
+            "or the UUID of a client of SQS or KQueue"
+        )
         raise typer.BadParameter(f"{text!r} {why}")
     return text
 

@@ -33,10 +33,10 @@ app = new_app()
 GROUP: Final = "bench"
 RECEIVE_WAIT: Final = "10s"  # A message that does not come within this is a failure.
 COLUMNS: Final = (
-    Column("what"),
+    Column("test"),
     Column("messages", right=True),
-    Column("a second", right=True),
-    Column("bytes a second", right=True),
+    Column("messages/s", right=True),
+    Column("bytes/s", right=True),
     Column("p50", right=True),
     Column("p99", right=True),
 )

@@ -39,7 +39,7 @@ def check(directory: Directory, output: OutputOption = "table") -> int:
         return min(len(damage), 1)
     for finding in found:
         screen.line(within(directory, finding.path))
-        screen.line(f"  {_place(finding)}{finding.why}{_remark(finding.derived)}")
+        screen.line(f"  {_location(finding)}{finding.why}{_remark(finding.derived)}")
     lost = sum(finding.offsets for finding in damage)
     verdict = (
         f"{counted(len(damage), 'damaged place')}, {counted(lost, 'offset')} cannot be read"
@@ -55,7 +55,7 @@ def within(directory: str, path: str) -> str:
     return path.removeprefix(directory.rstrip("/") + "/")
 
 
-def _place(finding: "Finding") -> str:
+def _location(finding: "Finding") -> str:
     position = f"byte {finding.position}" if finding.end_position else ""
     match finding.offsets:
         case 0:

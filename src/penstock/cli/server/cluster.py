@@ -14,6 +14,7 @@ from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server, topic_name
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
+from penstock.cli.server.cluster_convert import convert, leave
 from penstock.cli.server.cluster_dev import DevCluster, DevNode
 from penstock.cli.text import counted, rounded_duration
 from penstock.clock import SystemClock
@@ -38,7 +39,10 @@ def probe_store(
     url: Annotated[str, typer.Argument(metavar="URL", help="The store: file://, s3://, gs://, az://, ...")],
     output: OutputOption = "table",
 ) -> int:
-    """Check whether a store is safe to commit to; exit code 1 if it is not."""
+    """Check whether a store is safe to commit to.
+
+    The exit code is 1 if it is not.
+    """
     report = probe(lambda: open_store(url, SystemClock()))
     if output == "json":
         checks = {check.name: check.problem or "ok" for check in report.checks}
@@ -63,10 +67,18 @@ def dev(
         str, typer.Option(metavar="DIR", help="The store and the caches of the nodes.")
     ] = "dev-cluster",
 ) -> int:
-    """Run a cluster on this machine until Ctrl-C, with a directory as its store."""
+    """Run a cluster on this machine until Ctrl-C.
+
+    Its store is a directory.
+    """
     directory = Path(data)
     directory.mkdir(parents=True, exist_ok=True)
     return DevCluster([DevNode(number, directory) for number in range(1, nodes + 1)]).run()
+
+
+_CLUSTER = "--data data --cluster shop --store s3://bucket/penstock --node 1"
+app.command(epilog=example(f"penstock cluster convert {_CLUSTER}"))(convert)
+app.command(epilog=example(f"penstock cluster leave {_CLUSTER}"))(leave)
 
 
 # Operating a cluster.
@@ -131,7 +143,7 @@ def _ranges(partitions: list[int]) -> str:
 
 @app.command(epilog=example("penstock cluster nodes", "penstock cluster nodes -o json"))
 def nodes(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """List the nodes of a cluster: state, partitions, and how long commits take."""
+    """List the nodes of a cluster: state, addresses, commit latency."""
     with connecting.connected(server) as broker:
         found = broker.cluster_info()
     if output == "json":
@@ -149,8 +161,8 @@ def _node_row(node: ClusterNode) -> tuple[object, ...]:
             report.wal_entries, rounded_duration(report.uptime_seconds * 1000), report.version,
         )  # fmt: skip
     return (
-        node.node, screen.styled(node.state, STYLES[node.state]), _place(node.host, node.native),
-        _place(node.host, node.kafka), node.partitions, *facts,
+        node.node, screen.styled(node.state, STYLES[node.state]), _address(node.host, node.native),
+        _address(node.host, node.kafka), node.partitions, *facts,
     )  # fmt: skip
 
 
@@ -158,7 +170,7 @@ def _latency(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds else "-"
 
 
-def _place(host: str, port: int) -> str:
+def _address(host: str, port: int) -> str:
     return shown(host, port) if port else "off"
 
 
@@ -174,7 +186,7 @@ def drain(
     if undo:
         screen.note(f"node {node} may own partitions again; they move back within a minute")
         return 0
-    return _told(moved, f"moved away from node {node}")
+    return _report(moved, f"moved away from node {node}")
 
 
 @app.command(epilog=example("penstock cluster remove 3"))
@@ -202,7 +214,7 @@ def move(
     if not moved.moved and not moved.left:
         screen.note(f"{partition} is on node {node}, and stays there")
         return 0
-    return _told(moved, f"moved to node {node}")
+    return _report(moved, f"moved to node {node}")
 
 
 @app.command(epilog=example("penstock cluster balance", "penstock cluster balance --dry-run"))
@@ -216,12 +228,12 @@ def balance(
     if dry_run:
         screen.note(f"{counted(moved.left, 'partition')} would move")
         return 0
-    return _told(moved, "moved")
+    return _report(moved, "moved")
 
 
-def _told(moved: Moved, words: str) -> int:
-    """Say how many partitions have moved; exit code 1 if some have not."""
-    screen.note(f"{counted(moved.moved, 'partition')} {words}")
+def _report(moved: Moved, verb: str) -> int:
+    """Print how many partitions have moved; exit code 1 if some have not."""
+    screen.note(f"{counted(moved.moved, 'partition')} {verb}")
     if moved.left:
         screen.note(f"{counted(moved.left, 'partition')} still to move; see: penstock cluster status")
     return 1 if moved.left else 0

@@ -40,7 +40,7 @@ class DevNode:
 
     @property
     def arguments(self) -> list[str]:
-        """Of ``penstock``."""
+        """The arguments of ``penstock serve`` for this node."""
         listeners = [part for name in PORTS for part in (f"--{name}", self.address(name))]
         return [
             "serve", "--cluster", NAME, "--store", f"file://{(self.directory / 'store').resolve()}",

@@ -26,11 +26,17 @@ def show(
     ] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Show the settings that `penstock serve` would use here, and where each value comes from."""
+    """Show the settings of `penstock serve`, and their origins.
+
+    The values are those that it would use here: from the file, the environment, or the default.
+    """
     loaded = load({}, config)
     rows = [row for row in loaded.rows() if not changed or row[2] != "default"] + loaded.unused()
     if output == "json":
         screen.documents({"key": key, "value": value, "origin": origin} for key, value, origin in rows)
+        return
+    if not rows:
+        screen.note("no setting differs from its default")
         return
     columns = [screen.Column("setting"), screen.Column("value", text=True), screen.Column("from", text=True)]
     screen.table(columns, rows)

@@ -23,7 +23,7 @@ def ping(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Show version and round-trip time of a server; exit code 1 if there is none."""
+    """Show the version and round-trip time of a server; exit code 1 if it cannot be reached."""
     with connecting.connected(server) as broker:
         info = broker.stats()
         trips_ms = []

@@ -56,7 +56,6 @@ DURABILITY: Final = {
     "memory": "all data is lost when the server ends",
 }
 FIRST_KEY: Final = "The key of the first admin; it cannot be shown again:"
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 ConfigFile = Annotated[
     str | None,
@@ -70,10 +69,10 @@ ConfigFile = Annotated[
 ]
 
 
-_CACHE_BYTES = typer.Option(metavar="BYTES", help="Keep about so much of a cluster on this disk. [all]")
+_CACHE_BYTES = typer.Option(metavar="BYTES", help="Size of this node's cache of the cluster. [unlimited]")
 
 
-def _place(words: str) -> typer.models.OptionInfo:
+def _address(words: str) -> typer.models.OptionInfo:
     option: typer.models.OptionInfo = typer.Option(metavar="HOST:PORT|off", help=words)
     return option
 
@@ -91,13 +90,13 @@ def serve(
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Data directory; :memory: keeps nothing on disk.")
     ] = None,
-    native: Annotated[str | None, _place("The native protocol. [127.0.0.1:7070]")] = None,
-    text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
-    status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
-    http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
-    kafka: Annotated[str | None, _place("The Kafka protocol. [127.0.0.1:9092]")] = None,
-    sqs: Annotated[str | None, _place("Amazon SQS, usually on port 9324. [off]")] = None,
-    grpc: Annotated[str | None, _place("The gRPC API; needs penstock[grpc]. [off]")] = None,
+    native: Annotated[str | None, _address("The native protocol. [127.0.0.1:7070]")] = None,
+    text: Annotated[str | None, _address("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
+    status: Annotated[str | None, _address("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
+    http: Annotated[str | None, _address("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
+    kafka: Annotated[str | None, _address("The Kafka protocol. [127.0.0.1:9092]")] = None,
+    sqs: Annotated[str | None, _address("Amazon SQS, usually on port 9324. [off]")] = None,
+    grpc: Annotated[str | None, _address("The gRPC API; needs penstock[grpc]. [off]")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run as a node of this cluster.")
     ] = None,
@@ -165,7 +164,7 @@ def _run(loaded: Loaded, *, archive: bool) -> int:
         screen.note(f"penstock serve: {words}; the setting is server.data (--data DIR) [{error.code}]")
         return 1
     if members and members[0].sealed:
-        _start_anew()
+        _restart()
     return 1 if members and members[0].failed else 0
 
 
@@ -194,7 +193,7 @@ def _membership(config: ServerConfig, members: "list[ClusterMember]") -> "Callab
     return member
 
 
-def _start_anew() -> None:
+def _restart() -> None:
     """Run this command again in place of this process: an incarnation that was sealed never comes back."""
     screen.note("penstock serve: other nodes have taken over this node's partitions; it joins again")
     os.environ[JOINS_AGAIN] = "1"
@@ -239,7 +238,7 @@ def load(flags: dict[str, str], file: str | None) -> Loaded:
 
 def begin_log(config: ServerConfig) -> None:
     """Configure the log on stderr."""
-    logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
+    logging.basicConfig(stream=sys.stderr, format=screen.LOG_FORMAT, level=config.server.log_level.upper())
 
 
 def show(
@@ -260,11 +259,11 @@ def facts(
     config: ServerConfig, addresses: "Addresses", *, archive: bool = False
 ) -> Iterator[tuple[str, str, str]]:
     """Names, values and descriptions of what clients need to know."""
-    for name, place in addresses.items():
+    for name, address in addresses.items():
         form, words = LISTENERS[name]
         if config.tls.certificate:
             form = form.replace("://", "s://")
-        yield name, form.format(shown(*place)), words
+        yield name, form.format(shown(*address)), words
     memory = config.server.data == ":memory:"
     data = config.server.data if memory else os.path.abspath(config.server.data)
     yield "data", data, ""

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
-TITLES: Final = ("function", "works on", "group", "at once", "timeout", "tries")
+TITLES: Final = ("function", "topic or schedule", "group", "at once", "timeout", "tries")
 
 
 @app.command(epilog=example("penstock worker shop.tasks:app", "penstock worker shop.tasks:app --reload"))
@@ -72,7 +71,7 @@ def _load(target: str) -> "App":
 
 def _begin_log(level: int) -> None:
     """Unless the app's module has set its own."""
-    logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=level)
+    logging.basicConfig(stream=sys.stderr, format=screen.LOG_FORMAT, level=level)
 
 
 def _run_again_and_again(target: str, server: str | None, level: int) -> int:

@@ -38,7 +38,10 @@ Lake = Annotated[
 def info(
     topic: MaybeTopic = None, lake: Lake = "", output: OutputOption = "table", server: Server = SERVER
 ) -> None:
-    """Show what is archived of one or all topics: files, bytes, offsets, last batch."""
+    """Show what is archived of one topic or of all.
+
+    Files, bytes, offsets and the last batch.
+    """
     with connecting.connected(server) as broker:
         found = list(_summaries(broker, lake, topic))
     if output == "json":
@@ -119,7 +122,7 @@ def _tell(topic: str, checks: list["PartitionCheck"]) -> None:
 
     records, files = sum(each.rows for each in checks), sum(each.files for each in checks)
     findings = [f"partition {each.partition}: {finding}" for each in checks for finding in each.findings]
-    verdict = f"{counted(len(findings), 'problem')}" if findings else "every offset is there once"
+    verdict = f"{counted(len(findings), 'problem')}" if findings else "every offset exists once"
     colour = "bold red" if findings else "green"
     facts: list[tuple[str, object]] = [(topic, screen.styled(verdict, colour))]
     facts.append(("lake", f"{counted(records, 'record')} in {counted(files, 'file')}"))

@@ -31,7 +31,7 @@ LOOK_S: Final = 0.5  # How often `stop` looks whether the run has ended.
 TIMES: Final = {"started_ms": "started", "updated_ms": "updated", "progressed_ms": "progressed"}
 COLUMNS: Final = [
     screen.Column("name"), screen.Column("state"), screen.Column("records", right=True),
-    screen.Column("rows/s", right=True), screen.Column("lag", right=True), screen.Column("what", cut=True),
+    screen.Column("rows/s", right=True), screen.Column("lag", right=True), screen.Column("details", cut=True),
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def run(
         given=given,
         now_ms=connecting.clock().wall_ms(),
     )
-    with connecting.connected(server, progress=False, **run_settings.login.told) as broker:
+    with connecting.connected(server, progress=False, **run_settings.login.options) as broker:
         runner.run(
             pipeline, module, run_settings, found, broker, servers=server, once=once, clock=connecting.clock()
         )
@@ -149,7 +149,7 @@ def status(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """How far the runs are, where they are, and how they ended."""
+    """Show the progress, host and result of runs."""
     with connecting.connected(server) as broker:
         runs = states.runs(broker)
     now_ms = connecting.clock().wall_ms()
@@ -193,11 +193,11 @@ def _document(run: "PipelineRun", now_ms: int) -> dict[str, object]:
 def stop(
     name: Named,
     timeout: Annotated[
-        str, typer.Option(metavar="DURATION", parser=duration, help="How long to wait until it has stopped.")
+        str, typer.Option(metavar="DURATION", parser=duration, help="How long to wait for it to stop.")
     ] = "60s",
     server: Server = SERVER,
 ) -> int:
-    """Ask a run to end, wherever it is, and wait until it has."""
+    """Stop a run on any machine, and wait until it has ended."""
     clock = connecting.clock()
     until_ms = clock.steady_ms() + duration_ms("timeout", timeout)
     with connecting.connected(server, progress=False) as broker:
@@ -206,7 +206,7 @@ def stop(
             screen.note(f"{name} is not running: it is {states.shown_state(run, clock.wall_ms())}")
             return 0
         states.ask_to_stop(broker, run, by=socket.gethostname(), now_ms=clock.wall_ms())
-        with ProgressBar("waiting for its end", unit=""):
+        with ProgressBar("waiting until it has stopped", unit=""):
             while states.is_live(run, clock.wall_ms()) and clock.steady_ms() < until_ms:
                 connecting.pause(LOOK_S)
                 run = states.runs(broker)[name]

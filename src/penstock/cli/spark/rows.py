@@ -10,16 +10,15 @@ Times are UTC: ``2026-11-15 10:30:00`` in tables, ISO 8601 otherwise.
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from penstock.cli import screen
 from penstock.cli.screen import Column
 from penstock.cli.text import bytes_field, safe, safe_bytes, shortened
+from penstock.spark.queries.result_values import json_value, text_value
 
 if TYPE_CHECKING:
     from penstock.spark.queries.query_result import QueryResult
@@ -48,7 +47,7 @@ def _table(answer: "QueryResult") -> None:
 def _cell(value: Any) -> object:
     if value is None:
         return screen.styled("null", "dim")
-    return shortened(safe(text_of(value, for_people=True)), CELL_WIDTH)
+    return shortened(safe(cell_text(value)), CELL_WIDTH)
 
 
 def _csv(answer: "QueryResult") -> None:
@@ -56,7 +55,7 @@ def _csv(answer: "QueryResult") -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(answer.columns)
     for row in answer.rows():
-        texts = ["" if value is None else text_of(value) for value in row]
+        texts = ["" if value is None else text_value(value) for value in row]
         writer.writerow([safe(text) for text in texts] if sys.stdout.isatty() else texts)
     screen.write(out.getvalue().encode("utf-8", "backslashreplace"))
 
@@ -72,7 +71,7 @@ def _document(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
         if isinstance(value, bytes):
             document |= bytes_field(name, value)
         else:
-            document[name] = _builtin(value)
+            document[name] = json_value(value)
     return document
 
 
@@ -84,35 +83,11 @@ def _parquet(answer: "QueryResult") -> None:
 # Values.
 
 
-def text_of(value: Any, *, for_people: bool = False) -> str:
-    """A value as text, whatever it is."""
+def cell_text(value: Any) -> str:
+    """A value as people read it."""
     if isinstance(value, bytes):
-        return safe_bytes(value) if for_people else value.decode("utf-8", "backslashreplace")
-    if isinstance(value, list | dict):
-        return json.dumps(_builtin(value), ensure_ascii=False)
-    plain = _builtin(value)
-    if for_people and isinstance(value, datetime):
-        return str(plain).replace("T", " ").removesuffix("Z").removesuffix(".000")
-    return str(plain).lower() if isinstance(value, bool) else str(plain)
-
-
-def _builtin(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, datetime):
-        return _time(value)
-    if isinstance(value, date | timedelta | Decimal):
-        return str(value)
-    if isinstance(value, list):
-        return [_builtin(each) for each in value]
-    if isinstance(value, dict):
-        return {str(name): _builtin(each) for name, each in value.items()}
-    return value
-
-
-def _time(value: datetime) -> str:
-    """To the millisecond, or to the microsecond if it has some; a Z, unless it has no time zone."""
-    exact = value.microsecond % 1000 != 0
-    text = value.replace(tzinfo=None).isoformat(timespec="microseconds" if exact else "milliseconds")
-    return text if value.tzinfo is None else f"{text}Z"
+        return safe_bytes(value)
+    text = text_value(value)
+    return (
+        text.replace("T", " ").removesuffix("Z").removesuffix(".000") if isinstance(value, datetime) else text
+    )

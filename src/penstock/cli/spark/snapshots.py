@@ -75,6 +75,6 @@ def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
         screen.table(COLUMNS, map(_row, known))
 
 
-def _row(taken: snapshots.Snapshot) -> tuple[object, ...]:
+def _row(taken: snapshots.TopicSnapshot) -> tuple[object, ...]:
     messages = sum(sum(offsets.values()) for offsets in taken.topics.values())
     return taken.name, time_text(taken.taken_ms), ", ".join(sorted(taken.topics)), f"{messages:,}"

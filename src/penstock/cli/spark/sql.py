@@ -1,6 +1,7 @@
 r"""``penstock sql``: queries topics in SQL, one statement or in a shell.
 
-    check the broker ──┬──> a run on this machine keeps Spark warm: ask it (within a second)
+    check the broker ──┬──> one of a few small questions: the broker answers it (``quick_answers.py``)
+                       ├──> a run on this machine keeps Spark warm: ask it (within a second)
                        └──> start Spark (some 20 seconds) ──> create the named views ──> result
 
 The result goes to stdout, everything else to stderr.  Queries are Spark SQL
@@ -17,6 +18,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -102,12 +104,35 @@ def sql(
         if query is not None:
             raise WrongUse("--keep only keeps Spark running; run the query in another terminal")
         return pipeline.run("sql", master=master, server=server)
+    if query is not None and master is None and plot is None:
+        answer = _quick(query, server)
+        if answer is not None:
+            show(answer, output)
+            return 0
     with _engine(master, server) as engine:
         shell = Shell(engine, output, plot)
         if query is not None:
             shell.ask(query)
             return 0
         return shell.talk() if sys.stdin.isatty() else shell.run(sys.stdin)
+
+
+def _quick(query: str, server: str) -> "QueryResult | None":
+    """The answer to a question that needs no Spark; None for all others."""
+    if find_spec("pyarrow") is None:
+        return None
+    from penstock.spark.queries.quick_answers import quick_answer  # Only now: it needs the extra.
+
+    with connecting.connected(server) as broker:
+        return quick_answer(broker, query)
+
+
+def show(answer: "QueryResult", output: Output) -> None:
+    """Print an answer; a table for people has its first rows."""
+    if output == "table" and len(answer) > TABLE_ROWS:
+        screen.note(f"showing the first {TABLE_ROWS:,} rows; -o csv, -o json and -o parquet have all")
+        answer = answer.first(TABLE_ROWS)
+    rows.show(answer, output)
 
 
 @contextmanager
@@ -117,9 +142,9 @@ def _engine(master: str | None, server: str) -> Iterator["QueryEngine"]:
         sockets = [] if master is not None else _kept(broker)
     address = address_of({"servers": server})
     if sockets:
-        from penstock.spark.queries import sql_client  # Only now: it needs the extra.
+        from penstock.spark.queries.session.client import connected_engine  # Only now: it needs the extra.
 
-        kept = sql_client.connected_engine(sockets, address)
+        kept = connected_engine(sockets, address)
         if kept is not None:
             with closing(kept):
                 yield kept
@@ -187,10 +212,7 @@ class Shell:
             with Path(self._plot).open("wb") as file:
                 plot.draw(answer, file, title=query)
             screen.note(f"wrote the chart to {self._plot}")
-        if people and len(answer) > TABLE_ROWS:
-            screen.note(f"showing the first {TABLE_ROWS:,} rows; -o csv, -o json and -o parquet have all")
-            answer = answer.first(TABLE_ROWS)
-        rows.show(answer, self._output)
+        show(answer, self._output)
         return answer
 
     def run(self, lines: Iterable[str]) -> int:

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli import connecting, screen
+from penstock.cli.access import grants
+from penstock.cli.access.grants import BytesPerSecond, Grants, MessagesPerSecond, MostConnections
 from penstock.cli.arguments import SERVER, OutputOption, Server, Yes, agreed
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
-from penstock.cli.server import grants
-from penstock.cli.server.grants import BytesPerSecond, Grants, MessagesPerSecond, MostConnections
 
 app = new_app()
 

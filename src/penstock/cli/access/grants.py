@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 from penstock.model.access import ANY, Grant, Quota
 from penstock.types import size_text
 
-COLUMNS: Final = (Column("may", text=True), Column("quota", text=True), Column("since (UTC)"))
+COLUMNS: Final = (Column("grants", text=True), Column("quota", text=True), Column("since (UTC)"))
 
 
 def grant(text: str) -> Grant:
@@ -44,13 +44,14 @@ Grants = Annotated[
     ),
 ]
 BytesPerSecond = Annotated[
-    int | None, typer.Option("--bytes", metavar="SIZE", parser=size, help="Published in a second, at most.")
+    int | None,
+    typer.Option("--bytes", metavar="SIZE", parser=size, help="Maximum bytes published per second."),
 ]
 MessagesPerSecond = Annotated[
-    int | None, typer.Option("--messages", metavar="N", min=1, help="Published in a second, at most.")
+    int | None, typer.Option("--messages", metavar="N", min=1, help="Maximum messages published per second.")
 ]
 MostConnections = Annotated[
-    int | None, typer.Option("--connections", metavar="N", min=1, help="At the same time, at most.")
+    int | None, typer.Option("--connections", metavar="N", min=1, help="Maximum number of open connections.")
 ]
 
 
