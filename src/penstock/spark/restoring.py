@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
 from penstock.model.ranges import OffsetRange
+from penstock.operations.call import HOLD
 from penstock.spark.lake.history import LakeHistory, report_gap
 from penstock.spark.lake.reading import read_range
 from penstock.spark.records.arrow import within
@@ -37,7 +38,6 @@ from penstock.wire.stored import StoredBatches
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
-HOLD: Final = "7d"
 TRIES_MAX: Final = 3
 CHUNK_BYTES: Final = 4 * 1024 * 1024  # Of one call: sent and synced in some ten milliseconds.
 
@@ -121,7 +121,7 @@ class _Restoring:
         return {partition: self._first_since(partition, from_ms, in_log[partition]) for partition in in_log}
 
     def _oldest(self, partition: int) -> int:
-        """The first offset that is anywhere."""
+        """The first offset that is in the lake or the log."""
         start = self._starts[partition]
         return min(start, self._history.first(self._topic).get(partition, start)) if start else 0
 
@@ -139,12 +139,12 @@ class _Restoring:
     # What is there.
 
     def check(self, goals: Mapping[int, int], on_gap: str) -> None:
-        """Raise if something is nowhere, before anything is changed."""
+        """Raise if offsets are in neither log nor lake, before anything is changed."""
         for partition, goal in goals.items():
             self._plan(partition, goal, self._starts.get(partition, 0), on_gap)
 
     def _plan(self, partition: int, goal: int, log_start: int, on_gap: str) -> list[LocatedRange]:
-        """What is wanted of the lake, and what is nowhere."""
+        """Plan what is read from the lake, and find what is in neither log nor lake."""
         span = OffsetRange(self._topic, partition, goal, max(goal, log_start))
         found = [part for part in self._history.locate(span, log_start) if part.where != "log"]
         for where, gap in found:
@@ -162,7 +162,7 @@ class _Restoring:
     def run(
         self, partition: int, goal: int, group: str, hold: Duration, on_gap: str, advance: Advance
     ) -> Restored:
-        """One partition, from the lake into the log; from the beginning again, if the server went away."""
+        """Restore one partition; begins again if the connection to the server is lost."""
         for _ in range(TRIES_MAX - 1):
             with suppress(RestoreRefused, OutcomeUnknown):
                 return self._run(partition, goal, group, hold, on_gap, advance)

@@ -9,8 +9,9 @@ Known problems of version 1.6, and how they are avoided:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -49,6 +50,19 @@ def open_table(path: str) -> DeltaTable | None:
             return None
 
 
+def transaction_version(table: DeltaTable, path: str, application: str) -> int | None:
+    """The version that an application has committed last; None: nothing yet."""
+    with translated_errors(path):  # It may read the log of the table again.
+        return table.transaction_version(application)
+
+
+def files_of(table: DeltaTable, path: str) -> list[dict[str, Any]]:
+    """The add actions of a table's files."""
+    with translated_errors(path):
+        actions: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return actions
+
+
 @contextmanager
 def translated_errors(path: str) -> Iterator[None]:
     """Convert errors of the library to errors of the lake."""
@@ -58,8 +72,10 @@ def translated_errors(path: str) -> Iterator[None]:
         raise storage.failure_of(path, error) from error
 
 
-def sync_commits(path: str, before: int) -> int:
-    """Make the commits since version ``before`` survive a loss of power; returns the version there is now."""
+def sync_commits(path: str, before: int) -> None:
+    """Make the commits since version ``before`` survive a loss of power; in a bucket, they do."""
+    if not storage.is_local(path):
+        return
     with translated_errors(path):
         version = DeltaTable(path).version()
     for number in range(before + 1, version + 1):
@@ -68,7 +84,6 @@ def sync_commits(path: str, before: int) -> int:
         if storage.exists(checkpoint):
             storage.sync(checkpoint)
             storage.sync(f"{path}/_delta_log/_last_checkpoint")
-    return version
 
 
 def add_action(table: str, file: LakeFile, now_ms: int, *, changes: bool = True) -> AddAction:

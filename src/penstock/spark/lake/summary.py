@@ -43,7 +43,7 @@ class ArchivedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(table: LakeTable, broker: "Broker") -> ArchivedTopic:
-    """What there is to know of a table."""
+    """The summary of a table."""
     log = _log_of(broker, table.topic)
     partitions = [_partition(table, number, log) for number in sorted(table.next_offsets().keys() | log)]
     return ArchivedTopic(

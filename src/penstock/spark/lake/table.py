@@ -1,4 +1,4 @@
-"""A table of the lake, and the state of its archive.
+"""A table of the lake, whose commits are the state of its archive.
 
     partition 0     first            next
                     │■■■■■■■■■■■■■■■■│               first <= archived offsets < next
@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
@@ -38,9 +37,11 @@ from penstock.spark.lake.delta import (
     add_action,
     app_name,
     create_table,
+    files_of,
     open_table,
     remove_action,
     sync_commits,
+    transaction_version,
     translated_errors,
 )
 from penstock.spark.lake.layout import LakeFile, file_of
@@ -81,7 +82,7 @@ class LakeTable:
         return self._delta is not None
 
     def refresh(self) -> None:
-        """See the table as it is now."""
+        """Load the latest version of the table."""
         self._delta = open_table(self.path)
         for name in ("_numbers", "_files"):
             self.__dict__.pop(name, None)
@@ -112,7 +113,7 @@ class LakeTable:
         return numbers
 
     def _version(self, *app: object) -> int | None:
-        return None if self._delta is None else self._delta.transaction_version(app_name(*app))
+        return None if self._delta is None else transaction_version(self._delta, self.path, app_name(*app))
 
     def lost(self) -> list[OffsetRange]:
         """The ranges that retention deleted before they were archived."""
@@ -142,8 +143,7 @@ class LakeTable:
     def _files(self) -> list[LakeFile]:
         if self._delta is None:
             return []
-        actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
-        files = [file_of(self.path, action) for action in actions]
+        files = [file_of(self.path, action) for action in files_of(self._delta, self.path)]
         return sorted(files, key=lambda file: (file.partition, file.start, file.end))
 
     @property
@@ -153,7 +153,10 @@ class LakeTable:
 
     def history(self, limit: int) -> list[dict[str, Any]]:
         """The last commits, newest first, in Delta's format."""
-        return [] if self._delta is None else self._delta.history(limit)
+        if self._delta is None:
+            return []
+        with translated_errors(self.path):
+            return self._delta.history(limit)
 
     # What changes it.
 
@@ -173,7 +176,7 @@ class LakeTable:
         raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits conflicted with others; try again")
 
     def replace(self, old: Sequence[LakeFile], new: Sequence[LakeFile], now_ms: int) -> bool:
-        """Put files in the place of others with the same rows; False: others did, and nothing was changed."""
+        """Replace files by others with the same rows; False: another process did, and nothing was changed."""
         assert sum(file.rows for file in old) == sum(file.rows for file in new), "I3"
         if self._delta is None or not set(old) <= set(self._files):
             return self._has(new)
@@ -183,7 +186,7 @@ class LakeTable:
         return self._try(self._delta, [*adds, *removes], [turn], {COMPACTED: len(old)}) or self._has(new)
 
     def _has(self, files: Sequence[LakeFile]) -> bool:
-        """Are files the table's?
+        """Whether the files belong to the table.
 
         A store may take a commit and lose its answer; the library then finds the table changed, by
         ourselves.  What is in the table must not be taken for a failure and removed.

@@ -11,7 +11,7 @@ are removed; those of a killed process are vacuumed (``table.py``).
 """
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.config.broker import DAY_MS
+from penstock.errors import PenstockError
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import ROWS, LakeFile, date_of, new_path, within_years
 
@@ -96,7 +97,7 @@ class FileWriter:
         """Remove what was written; this never fails, since it is called where something has."""
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
-        with suppress(OSError):  # Then it is vacuumed later.
+        with suppress(PenstockError):  # Then it is vacuumed later.
             storage.remove(self.path)
 
 
@@ -148,8 +149,9 @@ class RangeWriter:
         """Remove all that was written."""
         for writer in self._open.values():
             writer.abandon()
-        for file in self.files:
-            storage.remove(file.path)
+        with suppress(PenstockError):  # Like above: what has failed is told, not this.
+            for file in self.files:
+                storage.remove(file.path)
         self._open, self.files = {}, []
 
 
@@ -168,11 +170,3 @@ def by_day(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     days = pc.min_element_wise(pc.max_element_wise(days, first), last)
     for day in pc.unique(days).sort().to_pylist():
         yield day, rows.filter(pc.equal(days, day))
-
-
-def write_rows(table: str, partition: int, batches: Iterable[pa.RecordBatch]) -> list[LakeFile]:
-    """Write the rows of one partition, in the order of their offsets."""
-    with RangeWriter(table, partition) as writer:
-        for rows in batches:
-            writer.write(rows)
-    return writer.files

@@ -131,7 +131,7 @@ class Archive:
 
     @property
     def tables(self) -> list[LakeTable]:
-        """The tables of the topics, as they were seen last."""
+        """The tables of the topics, as last read."""
         return list(self._tables.values())
 
     def pass_on(self) -> bool:
@@ -171,7 +171,7 @@ class Archive:
         return self._until_the_end(backlog) if self._context.once else backlog
 
     def _until_the_end(self, backlog: list[Backlog]) -> list[Backlog]:
-        """Only what was there at first."""
+        """Limit the backlog to what was there at the start."""
         if self._ends is None:
             self._ends = {(each.range.topic, each.range.partition): each.range.end for each in backlog}
             self._context.progress.expect(sum(len(each.range) for each in backlog))

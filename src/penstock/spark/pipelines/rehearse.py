@@ -33,7 +33,7 @@ from penstock.spark.queries.message_outcomes import read_outcomes
 from penstock.spark.records.planning import ranges_between
 from penstock.spark.rehearsal.rehearsal import ARGUMENTS, RESULT, Rehearsal
 from penstock.spark.reports import result_tables
-from penstock.spark.runtime.spark_connect import register
+from penstock.spark.runtime.spark_connect import active, register
 from penstock.spark.runtime.user_functions import load_named, ship
 from penstock.workers.app import App
 from penstock.workers.functions import WorkerFunction, declare
@@ -88,7 +88,8 @@ def run(settings: Settings, context: Context) -> None:
         if settings.table:
             register(context.spark, result_tables.ResultTable)
             path = result_tables.path_of(context.lake, settings.table)
-            compared.write.format(result_tables.FORMAT).mode("append").save(path)
+            with active(context.spark):
+                compared.write.format(result_tables.FORMAT).mode("append").save(path)
             ResultTableMaintenance(context, path).work()
         for line in _report(handler, counts, compared, settings.examples):
             context.tell(line)
@@ -115,7 +116,7 @@ def find_handler(settings: Settings) -> WorkerFunction:
 
 
 def _declared(module: "ModuleType", found: Any, target: str) -> WorkerFunction | None:
-    """What an app says of the function."""
+    """The declaration of the function in its app."""
     if isinstance(found, App):
         if len(found.functions) != 1:
             names = ", ".join(each.name for each in found.functions)
@@ -176,7 +177,7 @@ def _messages(topic: str, settings: Settings, context: Context) -> "DataFrame":
 def _report(
     handler: WorkerFunction, counts: dict[str, int], compared: "DataFrame", examples: int
 ) -> Iterator[str]:
-    """How many of each kind, and some of those that differ."""
+    """Print how many there are of each kind, with examples of those that differ."""
     total = sum(counts.values())
     yield f"{handler.name} over {total:,} messages of {handler.topic}, as group {handler.group}:"
     for verdict in VERDICTS:
@@ -189,7 +190,7 @@ def _report(
 
 
 def _words(row: "Row") -> str:
-    """One message in a line."""
+    """One message, on one line."""
     message_id = f"{row.topic}:{row.partition}:{row.offset}"
     if row.verdict == "changed output":
         return f"{message_id}: {row.then_outputs} is now {row.outputs}"

@@ -5,7 +5,8 @@
 
 The reason depends only on the record and on the batches before its own, which the
 queries of a transform share (``source/shared_batches.py``).  So reruns, and the queries
-for good and rejected records, decide the same.
+for good and rejected records, decide the same.  With ``schema = "registry"`` it also depends
+on the version of the topic's schema when the query was started.
 
 A record is late if it was published long after its own time, or is far behind records
 that earlier batches have read (``horizon``; only if producers set timestamps).  No good
@@ -23,6 +24,8 @@ from uuid import uuid4
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
+from penstock.spark.source.options import REGISTRY
+from penstock.spark.typed.field_columns import INVALID
 from penstock.types import duration_ms
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ BAD_JSON: Final = "its value is not JSON of the schema"
 LATE: Final = "late:"  # How such reasons begin.
 LATE_COUNT: Final = "late"  # What Spark observes of a batch, and how the names of these observations begin.
 HORIZON: Final = "horizon"
+_INTERNAL: Final = (HORIZON, INVALID)  # Columns that the view does not have.
 PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
 
 
@@ -45,7 +49,8 @@ class TransformSource(msgspec.Struct, frozen=True, kw_only=True):
 
     # Empty: the topic is called like the view.
     topic: str = ""
-    # Of the JSON in the values, as Spark writes schemas; empty: they are not looked into.
+    # Of the JSON in the values, as Spark writes schemas; "registry": the schema of the topic; empty: they are
+    # not looked into.
     schema: str = ""
     # Which field has the record's own time; empty: when it was published counts.
     time: str = ""
@@ -58,25 +63,31 @@ class TransformSource(msgspec.Struct, frozen=True, kw_only=True):
 def split(raw: "DataFrame", source: TransformSource) -> "tuple[DataFrame, DataFrame | None]":
     """The good rows of a source, as its view has them, and the others as messages, if there can be any.
 
-    With a watermark, ``raw`` has the column ``horizon``.
+    With a watermark, ``raw`` has the column ``horizon``; with the topic's schema, its fields and ``invalid``.
     """
     if not source.schema and not source.watermark:
         return raw, None
     rows, fields = raw, []
-    if source.schema:
+    if source.schema and source.schema != REGISTRY:
         parsed = F.from_json(F.col("value").cast("string"), f"{source.schema}, _bad string", PARSING)
         rows = raw.withColumn("_parsed", parsed)
         fields = [name for name in rows.schema["_parsed"].dataType.fieldNames() if name != "_bad"]  # type: ignore[attr-defined]
     rows = rows.withColumn("_reason", _reason(source))
-    kept = [name for name in raw.columns if name not in (*fields, HORIZON)]
-    good = rows.where("_reason is null").select(*kept, *(F.col(f"_parsed.`{name}`") for name in fields))
+    kept = [name for name in raw.columns if name not in (*fields, *_INTERNAL)]
+    own = (F.col(f"`{name.replace('`', '``')}`") for name in kept)
+    good = rows.where("_reason is null").select(*own, *(F.col(f"_parsed.`{name}`") for name in fields))
     return _watermarked(good, source), _marked(rows.where("_reason is not null"), source)
 
 
 def _reason(source: TransformSource) -> "Column":
-    """Why a row is set aside; null: it is good."""
-    reason = F.when(F.expr(BAD if source.schema else "false"), BAD_JSON)
-    own, named = (f"_parsed.`{source.time}`", source.time) if source.time else ("timestamp", "timestamp")
+    """The reason why a row is rejected; null: it is good."""
+    is_typed = source.schema == REGISTRY
+    if is_typed:
+        reason = F.when(F.col(INVALID).isNotNull(), F.col(INVALID))
+    else:
+        reason = F.when(F.expr(BAD if source.schema else "false"), BAD_JSON)
+    field = f"`{source.time}`" if is_typed else f"_parsed.`{source.time}`"
+    own, named = (field, source.time) if source.time else ("timestamp", "timestamp")
     if source.time:
         late = f"{own} < timestamp - {_interval(source)}"
         ahead = f"{own} > timestamp + interval {AHEAD_MS} milliseconds"
@@ -93,7 +104,7 @@ def _reason(source: TransformSource) -> "Column":
 
 
 def _interval(source: TransformSource) -> str:
-    """How late a record may be, in SQL."""
+    """The allowed lateness of a record, in SQL."""
     return f"interval {duration_ms('watermark', source.watermark)} milliseconds"
 
 

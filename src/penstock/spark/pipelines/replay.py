@@ -32,7 +32,7 @@ from penstock.spark.replay.chunks import ReplayChunk, matching_rows, publisher
 from penstock.spark.replay.plans import ReplayPlan
 from penstock.spark.restoring import counts, restore
 from penstock.spark.sink.sink import SinkOptions
-from penstock.spark.source.options import SourceOptions
+from penstock.spark.source.options import SourceOptions, every_partition
 from penstock.spark.source.scan import TopicScan
 from penstock.types import DURATION_MS_MAX
 
@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     to_time: datetime | None = None
     # Only messages of this key.
     key: str = ""
-    # Only messages for which this is true: SQL, over the columns of a topic.
+    # Only messages for which this is true: SQL, over the columns of a topic, and the fields of its schema.
     where: str = ""
     # Messages a second, at most.
     rate: float | None = None
@@ -152,8 +152,11 @@ def _wanted(settings: Settings, context: Context) -> ReplayPlan:
 
 def _range(settings: Settings, context: Context) -> tuple[dict[int, int], dict[int, int]]:
     """Where the times begin and end, by partition; a little too early is fine, rows are tested again."""
-    from_ms, to_ms = _ms(settings.from_time), _ms(settings.to_time)
-    options = replace(_source(settings, context), from_ms=from_ms, to_ms=to_ms)
+    options = replace(
+        _source(settings, context),
+        from_times=every_partition(_ms(settings.from_time)),
+        to_times=every_partition(_ms(settings.to_time)),
+    )
     scan = TopicScan(options, cast("RemoteBroker", context.broker))
     return scan.starting("earliest")[settings.topic], scan.ending()[settings.topic]
 

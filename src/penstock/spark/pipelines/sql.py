@@ -1,4 +1,4 @@
-"""Keeps a Spark session running for ``penstock sql`` on the same machine, until nobody uses it.
+"""Keeps a Spark session running for ``penstock sql`` on the same machine, until it is idle.
 
     penstock sql --keep, or penstock pipeline run sql      this pipeline
     penstock serve --archive                               the archive answers queries, too (``answering``)
@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.queries.sql_server import SqlServer, forget_credentials
+from penstock.spark.queries.session.server import SqlServer, forget_credentials
 
 logger = logging.getLogger("penstock.spark")
 
@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(settings: Settings, context: Context) -> None:
-    """Answer queries until stopped, or until nobody asks."""
+    """Answer queries until stopped or idle."""
     with answering(settings.sql_socket, context) as server:
         while not context.stopping.wait(LOOK_S):
             idle_ms = context.clock.steady_ms() - server.used_ms
@@ -56,7 +56,7 @@ def answering(path: str, context: Context) -> Iterator[SqlServer]:
     with TemporaryDirectory(prefix="penstock-sql-") as directory:
         fits = 0 < len(path.encode()) <= ADDRESS_BYTES_MAX
         location = Path(path if fits else f"{directory}/sql.sock")
-        with SqlServer(context.spark, location, context.clock) as server:
+        with SqlServer(context.spark, location, context.clock, context.address.servers) as server:
             warming = Thread(target=_warm_up, args=(server, context), name="sql-warm-up", daemon=True)
             warming.start()
             context.sql_socket = str(location)

@@ -9,9 +9,10 @@
     watermark = "10m"
 
 Each source is a view with the columns of a record and, with a ``schema``, the fields of
-its JSON value.  ``tables`` are static views.  Rows of the result become messages: the
-columns key, headers, partition, timestamp, delay, priority and ttl are used as such, and
-the others form a JSON value, unless there is a column ``value``.
+its JSON value, or with ``schema = "registry"`` those of the topic's schema.  ``tables`` are
+static views.  Rows of the result become messages: the columns key, headers, partition,
+timestamp, delay, priority and ttl are used as such, and the others form a JSON value,
+unless there is a column ``value``.
 
 Each target has its own query and gets each row exactly once: topics and tables recognise
 repeated batches by their numbers.
@@ -40,13 +41,15 @@ from penstock.errors import InvalidValue, LakeUnusable, TopicExists
 from penstock.spark.lake import storage
 from penstock.spark.pipelines.maintenance import ResultTableMaintenance
 from penstock.spark.pipelines.rejects import HORIZON, TransformSource, split
+from penstock.spark.pipelines.run.checkpoints import checkpoint_for
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.streaming_queries import run_queries
 from penstock.spark.pipelines.update_sink import Updates
 from penstock.spark.reports import result_tables
 from penstock.spark.runtime.spark_connect import register
 from penstock.spark.runtime.user_functions import load_function, ship
-from penstock.spark.sink.columns import SINK_COLUMNS
+from penstock.spark.sink.columns import SINK_COLUMNS, TOPIC
+from penstock.spark.source.options import REGISTRY
 from penstock.spark.source.shared_batches import life_of
 from penstock.types import duration_ms
 
@@ -55,8 +58,6 @@ if TYPE_CHECKING:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read, what to do with it, where to put it."""
-
     # By the name of the view.
     sources: dict[str, TransformSource]
     # Further views: paths or URIs of Parquet files or Delta tables.
@@ -111,14 +112,15 @@ def run(settings: Settings, context: Context) -> None:
     checkpoint = settings.checkpoint or context.checkpoint
     timed = any(source.watermark for source in settings.sources.values())
     life = life_of(context.broker, context.name, anew=_is_new(checkpoint)) if timed else ""
-    writers = {
-        name: writer.option("checkpointLocation", f"{checkpoint}/{name}")
-        for name, writer in _writers(settings, context, life).items()
-    }
     upkeep = ResultTableMaintenance(context, path)
-    run_queries(
-        writers, context, interval_ms=settings.interval_ms, topics=topics, meanwhile=upkeep.maybe_work
-    )
+    with checkpoint_for(context.spark, checkpoint) as location:
+        writers = {
+            name: writer.option("checkpointLocation", f"{location}/{name}")
+            for name, writer in _writers(settings, context, life).items()
+        }
+        run_queries(
+            writers, context, interval_ms=settings.interval_ms, topics=topics, meanwhile=upkeep.maybe_work
+        )
     context.progress.advance(files=max(result_tables.file_count(path) - before, 0) if path else 0)
     upkeep.work()
 
@@ -159,7 +161,7 @@ class TransformInput:
         self._life = life
 
     def result(self, group: str | None) -> DataFrame:
-        """What the user makes of the good rows."""
+        """The rows that the user's SQL or function makes of the good ones."""
         settings, spark = self._settings, self._context.spark
         frames = {name: self._split(name, group)[0] for name in settings.sources}
         frames |= {name: result_tables.read(spark, path) for name, path in settings.tables.items()}
@@ -168,7 +170,7 @@ class TransformInput:
         return spark.sql(settings.sql) if settings.sql else _called(settings.function, frames)
 
     def rejects(self) -> list[DataFrame]:
-        """The others, of those sources that can have any."""
+        """The rejected rows, of sources that can have any."""
         found = (self._split(name)[1] for name in self._settings.sources)
         return [rows for rows in found if rows is not None]
 
@@ -182,6 +184,8 @@ class TransformInput:
         }
         if group is not None:
             options["group"] = group
+        if source.schema == REGISTRY:
+            options["value_format"] = REGISTRY
         if source.watermark:  # Whether a record is late depends on the batches before its own.
             options |= {"columns": HORIZON, "in_step": f"{context.name}/{name}/{self._life}"}
         return split(context.spark.readStream.format("penstock").options(**options).load(), source)
@@ -224,6 +228,7 @@ def outgoing(rows: DataFrame) -> DataFrame:
     """Rows as messages: without a value, all columns that a message does not have make one, as JSON."""
     if "value" in rows.columns:
         return rows
-    own = [name for name in rows.columns if name in SINK_COLUMNS]
-    others = [f"`{name}`" for name in rows.columns if name not in SINK_COLUMNS]
+    # The settings say to which topic, so a column of that name belongs to the value.
+    own = [name for name in rows.columns if name in SINK_COLUMNS and name != TOPIC]
+    others = [f"`{name}`" for name in rows.columns if name not in own]
     return rows.select(*map(F.col, own), F.to_json(F.struct(*others)).alias("value"))

@@ -27,7 +27,7 @@ FORMAT: Final = "penstock_update"
 
 @dataclass(frozen=True)
 class Updates:
-    """Publishes one batch after the other; what ``foreachBatch`` calls."""
+    """Publishes batches; called by ``foreachBatch``."""
 
     address: Address
     topic: str

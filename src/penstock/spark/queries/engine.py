@@ -1,7 +1,7 @@
 """Answers queries: on a session of this process, or on a warm one in another process.
 
     penstock sql ──┬── LocalEngine: Tables on a Spark session of its own, which takes some 20 s to start
-                   └── RemoteEngine (sql_client.py) ── socket ──> SqlServer: a session that is warm
+                   └── RemoteEngine (session/client.py) ── socket ──> SqlServer: a session that is warm
 
 Both give the same answers, because both are Spark (docs/decisions explains why there is no second engine).
 """
@@ -20,7 +20,7 @@ class ColumnInfo(NamedTuple):
 
 
 class QueryEngine(Protocol):
-    """What a shell needs; every method raises ``QueryInvalid`` or ``QueryFailed`` with one sentence."""
+    """Runs queries for a shell; every method raises ``QueryInvalid`` or ``QueryFailed`` with one sentence."""
 
     def ask(self, query: str, rows_max: int | None) -> QueryResult:
         """Run one statement; of more rows than ``rows_max`` the result has the first."""
@@ -42,13 +42,12 @@ class LocalEngine:
         self._tables = tables
 
     def ask(self, query: str, rows_max: int | None) -> QueryResult:
-        frame = self._tables.sql(query)
-        self._tables.narrow(frame)
-        return result_of(frame, rows_max)
+        return result_of(self._tables.sql(query), rows_max)
 
     def names(self) -> list[str]:
         return self._tables.names()
 
     def columns(self, name: str) -> list[ColumnInfo]:
-        fields = self._tables.sql(f"select * from `{name}`").schema.fields
+        escaped = name.replace("`", "``")  # Who asks over HTTP may run queries only, and they are checked.
+        fields = self._tables.sql(f"select * from `{escaped}`").schema.fields
         return [ColumnInfo(field.name, field.dataType.simpleString()) for field in fields]

@@ -163,7 +163,7 @@ class _EventRows:
         self._leases: dict[tuple[int, int], _Lease] = {}  # Those that are not answered for.
 
     def rows(self, record: Record) -> Iterator[dict[str, Any]]:
-        """A row, or none for what says nothing of messages."""
+        """The row of an event; none if it is not about messages."""
         event = events.decode(record.value or b"")
         columns = self._columns(event)
         if columns is not None:
@@ -172,7 +172,7 @@ class _EventRows:
                 "topic": self._part.topic,
                 "partition": self._part.partition,
                 "offset": record.offset,
-                "group": self._names.get(event.group, str(event.group)),
+                "group": self._names.get(event.group, "" if event.group < 0 else str(event.group)),
                 **columns,
             }
 
@@ -212,7 +212,7 @@ def _of_range(
 
 
 def _elsewhere(event: events.AnyEvent) -> dict[str, Any] | None:
-    """What is not about a lease; None: nothing that a row could say."""
+    """The row of an event that is not about a lease; None if there is none."""
     match event:
         case events.Committed():
             start = event.previous if event.previous >= 0 else None

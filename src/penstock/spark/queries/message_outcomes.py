@@ -54,7 +54,7 @@ ADDED: Final = frozenset({EXPIRES_AT})  # Headers that the broker adds.
 
 @dataclass
 class Outcomes:
-    """What a journal has said so far about a range of offsets in one group."""
+    """The outcomes so far of a range of offsets in one group, while a journal is read."""
 
     range: OffsetRange
     group: str
@@ -68,7 +68,6 @@ class Outcomes:
         self.attempts = bytearray(size)
 
     def tell(self, event: events.AnyEvent) -> None:
-        """Take in the next event."""
         if isinstance(event, events.GroupSet) and event.name == self.group:
             self.numbers.add(event.group)
         if event.group not in self.numbers:

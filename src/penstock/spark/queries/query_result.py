@@ -15,6 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import QueryInvalid
+from penstock.model.tables import html
+from penstock.spark.queries.json_values import with_variants_as_text
+from penstock.spark.queries.result_values import text_value
 from penstock.spark.runtime import error_messages
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class QueryResult:
         return int(self.table.num_rows)
 
     def first(self, count: int) -> "QueryResult":
-        """The same with so many rows at most."""
+        """The result with at most this many rows."""
         return QueryResult(self.table.slice(0, count))
 
     def is_number(self, column: int) -> bool:
@@ -58,6 +61,14 @@ class QueryResult:
         if twice:
             raise QueryInvalid(why=f"two columns are called {twice[0]!r}; rename one with AS")
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        shown = [
+            ["null" if value is None else text_value(value) for value in row]
+            for row in self.first(html.SHOWN_MAX).rows()
+        ]
+        return html.table(self.columns, shown, len(self) - len(shown))
+
     def write_parquet(self, out: IO[bytes]) -> None:
         """All of it as one Parquet file."""
         self.check_names()
@@ -72,7 +83,7 @@ def result_of(frame: "DataFrame", rows_max: int | None = None) -> QueryResult:
     limited = frame if rows_max is None else frame.limit(rows_max)
     try:
         with error_messages.unlogged():
-            return QueryResult(limited.toArrow())
+            return QueryResult(with_variants_as_text(limited).toArrow())
     except (PySparkException, Py4JError) as error:
         raise error_messages.penstock_error(error) from None
 

@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidBatch
 from penstock.model.ranges import OffsetRange
-from penstock.spark.records.schema import ROW, row_columns
+from penstock.spark.records.extra_columns import HEADER_LIST
+from penstock.spark.records.schema import ROW
 from penstock.wire import columns as wire
 from penstock.wire.columns import Columns, Spans, decode_columns
 
 KEPT_ROWS: Final = 1 << 16  # As many rows with a long name of a topic are 13 MB; a fetch has some 10,000.
 
+HEADERS_LISTED: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BITS: Final = {
     "offset": wire.OFFSET,
     "timestamp": wire.TIMESTAMP,
@@ -32,6 +34,7 @@ BITS: Final = {
     "value": wire.VALUE,
     "headers": wire.HEADERS,
     "lane": wire.LANE,
+    HEADER_LIST: wire.HEADERS | wire.EVERY_HEADER,
 }
 TIMESTAMP: Final = ROW.field("timestamp").type
 
@@ -39,7 +42,8 @@ TIMESTAMP: Final = ROW.field("timestamp").type
 def decode_rows(data: bytes, wanted_range: OffsetRange, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The rows of fetched batches whose offsets are in a range, with the named columns in that order."""
     names = list(names)
-    schema = row_columns(*names)
+    listed = pa.field(HEADER_LIST, HEADERS_LISTED)
+    schema = pa.schema([listed if name == HEADER_LIST else ROW.field(name) for name in names])
     wanted = 0
     for name in names:
         wanted |= BITS.get(name, 0)
@@ -141,11 +145,26 @@ def _headers(columns: Columns) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, entries, contents)
 
 
+def _headers_as_map(columns: Columns) -> pa.Array:
+    """A map for each row, also where all headers were decoded: then one by one."""
+    found = _headers(columns)
+    if not columns.wanted & wire.EVERY_HEADER:
+        return found
+    return pa.array([list(dict(pairs).items()) for pairs in found.to_pylist()], found.type)
+
+
+def header_list(headers: pa.Array) -> pa.Array:
+    """Headers as a list of names and values, in their order; unlike a map it may have a name twice."""
+    entries = pa.StructArray.from_arrays([headers.keys, headers.items], fields=[*HEADERS_LISTED.value_type])
+    return pa.ListArray.from_arrays(headers.offsets, entries, type=HEADERS_LISTED)
+
+
 _MAKERS: Final[dict[str, Callable[[Columns], pa.Array]]] = {
     "offset": lambda columns: _numbers(pa.int64(), columns.offsets.getvalue(), columns.rows),
     "timestamp": lambda columns: _numbers(TIMESTAMP, columns.timestamps.getvalue(), columns.rows),
     "key": lambda columns: _blobs(columns.keys, columns.data),
     "value": lambda columns: _blobs(columns.values, columns.data),
-    "headers": _headers,
+    "headers": _headers_as_map,
+    HEADER_LIST: lambda columns: header_list(_headers(columns)),
     "lane": lambda columns: _numbers(pa.int32(), columns.lanes.getvalue(), columns.rows),
 }

@@ -14,6 +14,7 @@ Invariant: the located parts of a range, gaps included, are contiguous and cover
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import replace
 from math import ceil
 from typing import Final, Literal, NamedTuple, TypeVar
 
@@ -61,6 +62,17 @@ def archived(first: int, following: int, lost: Iterable[tuple[int, int]]) -> lis
         reached = max(reached, end)
     ranges.append((reached, following))
     return [(start, end) for start, end in ranges if start < end]
+
+
+def united(pieces: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The offsets of some ranges of one partition, each once, in order."""
+    found: list[OffsetRange] = []
+    for piece in sorted(pieces, key=lambda each: each.start):
+        if found and piece.start <= found[-1].end:
+            found[-1] = replace(found[-1], end=max(found[-1].end, piece.end))
+        elif piece:
+            found.append(piece)
+    return found
 
 
 def split(whole: OffsetRange, records: int) -> Iterator[OffsetRange]:

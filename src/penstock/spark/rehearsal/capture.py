@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from penstock.errors import AlreadySettled, InvalidValue
 from penstock.model.message import Delivered, Message, Receipt
 from penstock.types import Duration
@@ -17,24 +19,24 @@ from penstock.workers.outcome import DONE, Failed, Outcome, Rejected
 
 
 class SettlementRecorder:
-    """Takes a function's own answers, and does nothing about them."""
+    """Records how a function settles its messages, without any effect."""
 
     def __init__(self) -> None:
         self.outcome: Outcome | None = None  # None: the function did not settle the message itself.
         self.outputs: list[tuple[str, Message]] = []
 
     def ack(self, message: Any, *, publish: Outputs = ()) -> None:
-        """Note that the work is done."""
+        """Note that the message was acked."""
         self._answer(message, DONE)
         self.outputs += publish
 
     def nack(self, message: Any, *, error: BaseException | str | None = None, **_: Any) -> None:
-        """Note that the work failed."""
+        """Note that the message was nacked."""
         given = error if isinstance(error, BaseException) else RuntimeError(error or "nacked")
         self._answer(message, Failed(given))
 
     def reject(self, message: Any, reason: str) -> None:
-        """Note that the message is no good."""
+        """Note that the message was rejected."""
         self._answer(message, Rejected(reason))
 
     def extend(self, message: Any, duration: Duration) -> None: ...
@@ -47,7 +49,7 @@ class SettlementRecorder:
 
 
 class AsyncSettlementRecorder:
-    """The same, to be awaited."""
+    """The asyncio form of the class above."""
 
     def __init__(self, answers: SettlementRecorder) -> None:
         self._answers = answers
@@ -60,7 +62,7 @@ class AsyncSettlementRecorder:
 
 
 class PublishRecorder:
-    """What was published by clients of the function's own."""
+    """The messages that clients of the function have published."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Message]] = []
@@ -76,8 +78,9 @@ class CapturedBroker:
     def __init__(self, sent: PublishRecorder) -> None:
         self._sent = sent
 
-    def publish(self, topic: str, value: bytes | None, **options: Any) -> Receipt:
-        return self._sent.add(topic, Message(value, options.get("key"), options.get("headers")))
+    def publish(self, topic: str, value: bytes | UnsetType | None = UNSET, **options: Any) -> Receipt:
+        kept = {name: options[name] for name in ("key", "headers", "json", "text") if name in options}
+        return self._sent.add(topic, Message(value, **kept))
 
     def publish_batch(self, topic: str, messages: Iterable[Message | bytes], **_: Any) -> list[Receipt]:
         return [
@@ -98,7 +101,7 @@ class CapturedBroker:
 
 
 class AsyncCapturedBroker:
-    """The same, to be awaited."""
+    """The asyncio form of the class above."""
 
     def __init__(self, sent: PublishRecorder) -> None:
         self._broker = CapturedBroker(sent)

@@ -58,7 +58,7 @@ class Rehearsal:
         self, topic: str, partition: int, offset: int, timestamp_ms: int,
         key: bytes | None, value: bytes | None, headers: dict[str, bytes | None] | None, lane: int,
     ) -> tuple[str, str, str, str, str, float]:  # fmt: skip
-        """What comes of one message, as a row of ``RESULT``; the arguments are ``ARGUMENTS``."""
+        """The result of one message, as a row of ``RESULT``; the arguments are ``ARGUMENTS``."""
         record = Record(
             offset, timestamp_ms, key, value, list((headers or {}).items()), lane_attributes(lane)
         )

@@ -26,14 +26,15 @@ from pyspark.sql.types import StructType
 
 from penstock.model.ranges import OffsetRange
 from penstock.spark.records.arrow import within
-from penstock.spark.records.schema import row_columns
+from penstock.spark.records.schema import ROW, row_columns
 from penstock.spark.runtime.connections import address_of
 from penstock.spark.runtime.jobs import run_tasks
-from penstock.spark.runtime.spark_connect import register
+from penstock.spark.runtime.spark_connect import active, register
 from penstock.spark.sink.sink import SinkOptions, Staged, publish, stage
-from penstock.spark.source.options import SourceOptions
+from penstock.spark.source.options import REGISTRY, SourceOptions
 from penstock.spark.source.scan import TopicScan
-from penstock.spark.source.slices import Slice, SliceReader
+from penstock.spark.source.slices import SliceReader, SourceSlice
+from penstock.spark.typed.typed_topic import typed_topic
 from penstock.wire.headers import BROKER_HEADERS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk) ->
     return sum(each.rows for each in staged)
 
 
-def _stage_slice(chunk: ReplayChunk, work: Slice) -> Staged:
+def _stage_slice(chunk: ReplayChunk, work: SourceSlice) -> Staged:
     rows = SliceReader(chunk.source, MESSAGE).read(work)
     return stage(chunk.sink, chunk.application, _messages(rows, chunk))
 
@@ -115,7 +116,8 @@ def replay_matching(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk,
     )
     options = {"topic": chunk.sink.topic, "application": chunk.application, "number": str(chunk.number)}
     writer = rows.observe(observation, F.count(F.lit(1)).alias("rows")).write.format(FORMAT)
-    writer.options(**chunk.sink.address.options, **options).mode("append").save()
+    with active(spark):
+        writer.options(**chunk.sink.address.options, **options).mode("append").save()
     return int(observation.get["rows"])
 
 
@@ -130,6 +132,8 @@ def matching_rows(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, w
         **source.address.options, "topic": topic, "starting": json.dumps(starts), "ending": json.dumps(ends),
         "lake": source.lake, "on_gap": source.on_gap, "partition_records": source.partition_records,
     }  # fmt: skip
+    if where and typed_topic(broker, topic) is not None:  # The condition may name fields.
+        options["value_format"] = REGISTRY
     rows = spark.read.format("penstock").options(**options).load()
     rows = rows.where(F.col("partition").isin([each.partition for each in chunk.ranges]))
     if chunk.key is not None:
@@ -137,7 +141,7 @@ def matching_rows(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, w
     for limit_ms, compare in ((chunk.from_ms, ">="), (chunk.to_ms, "<")):
         if limit_ms is not None:
             rows = rows.where(f"timestamp {compare} timestamp_millis({limit_ms})")
-    return rows.where(where) if where else rows
+    return rows.where(where).select(*ROW.names) if where else rows
 
 
 class ChunkTarget(DataSource):

@@ -19,7 +19,8 @@ import msgspec
 from penstock.errors import InvalidValue, TopicExists, TopicNotFound
 from penstock.model.ranges import OffsetRange
 from penstock.spark.records.planning import admitted, ranges_between
-from penstock.spark.replay.snapshots import REPLAY, TOPIC, entries, make_topic
+from penstock.spark.replay.snapshots import REPLAY, TOPIC, entries
+from penstock.spark.runtime import compacted_topic
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -41,7 +42,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> str:
-        """As what its chunks are published."""
+        """The application id under which its chunks are published."""
         return f"replay:{self.id}"
 
     @property
@@ -61,7 +62,7 @@ def begun(broker: "Broker", wanted: ReplayPlan) -> ReplayPlan:
     """The replay of that name that was not finished; if there is none, the wanted one, from now on."""
     known = _under_way(broker, wanted.name)
     if known is None or published(broker, known) is None:
-        make_topic(broker)
+        compacted_topic.create(broker, TOPIC)
         broker.publish(TOPIC, msgspec.json.encode(wanted), key=REPLAY + wanted.name)
         return wanted
     if known.what != wanted.what:
@@ -79,7 +80,7 @@ def published(broker: "Broker", replay: ReplayPlan) -> int | None:
 
 
 def finished(broker: "Broker", replay: ReplayPlan) -> None:
-    """It is done: forget the plan."""
+    """The replay has finished: delete its plan."""
     broker.publish(TOPIC, None, key=REPLAY + replay.name)
 
 
@@ -89,6 +90,6 @@ def _under_way(broker: "Broker", name: str) -> ReplayPlan | None:
 
 
 def make_target(broker: "Broker", topic: str, like: str) -> None:
-    """Make the topic that a replay goes to, if it has to be, with as many partitions as the other has."""
+    """Create the target topic of a replay if it is missing, with as many partitions as the source."""
     with suppress(TopicExists):
         broker.create_topic(topic, partitions=len(broker.describe_topic(like).partitions))

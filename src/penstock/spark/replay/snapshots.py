@@ -1,7 +1,7 @@
 """Named positions in time: the compacted topic ``__snapshots``.
 
     key           value (JSON)
-    NAME          a ``Snapshot``: its time, and for each topic the end of each partition
+    NAME          a ``TopicSnapshot``: its time, and for each topic the end of each partition
     replay:NAME   the plan of an unfinished replay (``plans.py``)
 
 A snapshot copies nothing.  The records from it on are in the log and, below the log's
@@ -12,12 +12,12 @@ Topics are queried one after another while others publish, so a snapshot is exac
 partition but not a consistent cut through all of them.
 """
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.errors import InvalidValue, TopicExists, TopicNotFound
+from penstock.errors import InvalidValue, TopicNotFound
+from penstock.spark.runtime import compacted_topic
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__snapshots"
 REPLAY: Final = "replay:"  # No name of a snapshot begins so.
-READ_MESSAGES: Final = 1000  # At once.
-SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A position in all partitions of some topics."""
 
     name: str
@@ -39,43 +37,37 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topics: dict[str, dict[int, int]]  # By topic and partition: the offset after the last message.
 
     def offsets(self, topic: str) -> dict[int, int]:
-        """Where it is in a topic, by partition."""
+        """The offsets in a topic, by partition."""
         if topic not in self.topics:
             known = ", ".join(sorted(self.topics)) or "no topics"
             raise InvalidValue(name="snapshot", value=self.name, why=f"it has {known}, but not {topic}")
         return self.topics[topic]
 
 
-def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None" = None) -> Snapshot:
-    """Name the position of now in these topics, or in all."""
+def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None" = None) -> TopicSnapshot:
+    """Record the current position of these topics, or of all, under a name."""
     check_name("snapshot", name)
     if name in known(broker):
         why = "a snapshot of that name exists, and names cannot be reused"
         raise InvalidValue(name="snapshot", value=name, why=why)
     offsets = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
-    made = Snapshot(name=name, taken_ms=now_ms, topics=offsets)
-    make_topic(broker)
+    made = TopicSnapshot(name=name, taken_ms=now_ms, topics=offsets)
+    compacted_topic.create(broker, TOPIC)
     broker.publish(TOPIC, msgspec.json.encode(made), key=name)
     return made
 
 
-def make_topic(broker: "Broker") -> None:
-    """The topic of snapshots, if it has to be made."""
-    with suppress(TopicExists):
-        broker.create_topic(TOPIC, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
-
-
-def known(broker: "Broker") -> dict[str, Snapshot]:
+def known(broker: "Broker") -> dict[str, TopicSnapshot]:
     """All snapshots by name, in the order in which they were taken."""
     found = [
-        msgspec.json.decode(value, type=Snapshot)
+        msgspec.json.decode(value, type=TopicSnapshot)
         for key, value in entries(broker)
         if not key.startswith(REPLAY)
     ]
     return {each.name: each for each in sorted(found, key=lambda each: each.taken_ms)}
 
 
-def get(broker: "Broker", name: str) -> Snapshot:
+def get(broker: "Broker", name: str) -> TopicSnapshot:
     """The snapshot of that name."""
     snapshots = known(broker)
     if name not in snapshots:
@@ -85,12 +77,10 @@ def get(broker: "Broker", name: str) -> Snapshot:
 
 
 def entries(broker: "Broker") -> "Iterator[tuple[str, bytes]]":
-    """All that is in the topic, by key, the oldest first; what was taken back is empty."""
+    """The latest entries of the topic by key, the oldest first; deleted ones are empty."""
     try:
         [partition] = broker.describe_topic(TOPIC).partitions
     except TopicNotFound:
         return
-    offset = partition.start
-    while some := broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES):
-        yield from (((message.key or b"").decode(), message.value) for message in some)
-        offset = some[-1].offset + 1
+    for message in compacted_topic.messages(broker, TOPIC, partition.start):
+        yield (message.key or b"").decode(), message.value

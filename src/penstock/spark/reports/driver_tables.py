@@ -11,11 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from penstock.errors import LakeUnusable
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import sync_commits
+from penstock.spark.lake.delta import open_table, sync_commits, transaction_version, translated_errors
 from penstock.spark.reports import table_maintenance
 
 TIDY_COMMITS: Final = 100
@@ -24,8 +23,8 @@ ZSTD: Final = WriterProperties(compression="ZSTD")
 
 def last_version(path: str, application: str) -> int | None:
     """The version that an application has written last; None: nothing yet."""
-    table = opened(path)
-    return None if table is None else table.transaction_version(application)
+    table = open_table(path)
+    return None if table is None else transaction_version(table, path, application)
 
 
 def append(path: str, rows: pa.Table, application: str, version: int) -> None:
@@ -46,33 +45,25 @@ def replace(path: str, rows: pa.Table) -> None:
 
 def read(path: str) -> pa.Table:
     """All rows; raises ``LakeUnusable`` if there is no such table."""
-    table = opened(path)
+    table = open_table(path)
     if table is None:
         raise LakeUnusable(lake=path, why="there is no such table")
     with storage.reading(path):
         return table.to_pyarrow_table()
 
 
-def opened(path: str) -> DeltaTable | None:
-    """The table, or None if there is none."""
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        return None
-
-
 def _write(path: str, rows: pa.Table, mode: str, marks: CommitProperties) -> None:
-    table = opened(path)
+    table = open_table(path)
     before = -1 if table is None else table.version()
-    try:
+    with translated_errors(path):
         write_deltalake(path, rows, mode=mode, commit_properties=marks, writer_properties=ZSTD)  # type: ignore[call-overload]
-    except (DeltaError, OSError) as error:
-        raise storage.failure_of(path, error) from error
     sync_commits(path, before)
 
 
 def _maybe_tidy(path: str) -> None:
-    table = DeltaTable(path)
-    if table.version() % TIDY_COMMITS == TIDY_COMMITS - 1:
+    with translated_errors(path):
+        table = DeltaTable(path)
+        if table.version() % TIDY_COMMITS != TIDY_COMMITS - 1:
+            return
         table.optimize.compact(writer_properties=ZSTD)
-        table_maintenance.vacuum(path)
+    table_maintenance.vacuum(path)

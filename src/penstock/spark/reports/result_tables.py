@@ -6,17 +6,21 @@
     tasks:    rows ──> a Parquet file each ──> path, rows, bytes
     driver:                                    one commit, with (query, batch) as application transaction
 
-A write-only data source, ``penstock_table``, registered where it is used.  Rows go from
-Arrow to Parquet on the executors.  A batch that was committed before is not committed
-again, so repetitions after a crash have no effect.  The pipeline that writes a table also
-compacts and vacuums it (``table_maintenance.py``).
+A data source, ``penstock_table``, registered where it is used.  Rows go from Arrow to
+Parquet on the executors.  A batch that was committed before is not committed again, so
+repetitions after a crash have no effect.  The pipeline that writes a table also compacts
+and vacuums it (``table_maintenance.py``).
+
+Spark's own Parquet reader is faster, and reads tables on a disk.  It needs a jar to read a
+bucket; those tables are read by this source, a task for each file, with the credentials
+of the lake.
 
 A table keeps the columns of its first rows; other columns need another table.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,15 +31,27 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
+    InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.clock import SystemClock
-from penstock.errors import InvalidValue
+from penstock.errors import InvalidValue, LakeUnusable
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import SETTINGS, open_table, sync_commits, translated_errors
+from penstock.spark.lake.delta import (
+    SETTINGS,
+    files_of,
+    open_table,
+    sync_commits,
+    transaction_version,
+    translated_errors,
+)
 from penstock.spark.reports.column_statistics import ColumnStatistics
+from penstock.spark.runtime.spark_connect import register
+from penstock.spark.source.slices import arrow_schema
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -44,6 +60,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "_tables"  # Of the lake; no topic is called so.
 FORMAT: Final = "penstock_table"
+FOLDERS: Final = "partition."  # How deltalake names the columns that a table is partitioned by.
+READ_ROWS: Final = 65_536
 QUERY_ID: Final = "sql.streaming.queryId"  # A property that Spark gives the tasks of a query.
 
 
@@ -53,9 +71,23 @@ def path_of(lake: str, name: str) -> str:
 
 
 def read(spark: "SparkSession", path: str) -> "DataFrame":
-    """A Delta table as it is now, or the Parquet files of a folder."""
+    """A Delta table as it is now, or the Parquet files of a local folder."""
+    path = storage.located(path)
     delta = open_table(path)
-    return spark.read.parquet(*([path] if delta is None else delta.file_uris()))
+    if not storage.is_local(path):
+        if delta is None:
+            raise LakeUnusable(lake=path, why="there is no Delta table")
+        register(spark, ResultTable)
+        return spark.read.format(FORMAT).option("path", path).load()
+    if delta is None:
+        return spark.read.parquet(path)
+    if files := delta.file_uris():
+        return spark.read.option("basePath", path).parquet(*files)
+    return spark.createDataFrame([], _spark_schema(delta))
+
+
+def _spark_schema(delta: DeltaTable) -> "StructType":
+    return from_arrow_schema(pa.schema(delta.schema().to_arrow()))
 
 
 def file_count(path: str) -> int:
@@ -72,11 +104,72 @@ class ResultTable(DataSource):
         """The name of the format."""
         return FORMAT
 
+    def schema(self) -> "StructType":
+        return _spark_schema(self._opened())
+
+    def reader(self, schema: "StructType") -> "ResultReader":
+        return ResultReader(self.options["path"], schema, self._opened())
+
+    def _opened(self) -> DeltaTable:
+        delta = open_table(self.options["path"])
+        if delta is None:
+            raise LakeUnusable(lake=self.options["path"], why="there is no Delta table")
+        return delta
+
     def writer(self, schema: "StructType", overwrite: bool) -> "ResultWriter":  # noqa: ARG002 - it only appends.
         return ResultWriter(self.options["path"])
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ResultStreamWriter":  # noqa: ARG002, N802 - Spark's.
         return ResultStreamWriter(self.options["path"])
+
+
+class FileTask(InputPartition):
+    """A file that one task reads; the columns of its folder have the same value in each row."""
+
+    def __init__(self, path: str, constants: dict[str, Any]) -> None:
+        self.path = path
+        self.constants = constants
+
+
+class ResultReader(DataSourceReader):
+    """Reads the files that a table had when the query was planned."""
+
+    def __init__(self, path: str, schema: "StructType", delta: DeltaTable) -> None:
+        self._schema = schema
+        self._files = [
+            FileTask(
+                f"{path}/{action['path']}",
+                {
+                    name.removeprefix(FOLDERS): value
+                    for name, value in action.items()
+                    if name.startswith(FOLDERS)
+                },
+            )
+            for action in files_of(delta, path)
+        ]
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each file; Spark needs at least one."""
+        return [*self._files] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a file."""
+        if not isinstance(partition, FileTask):
+            return
+        schema = arrow_schema(self._schema)
+        stored = [field.name for field in schema if field.name not in partition.constants]
+        system, inside = storage.filesystem_of(partition.path)
+        with storage.reading(partition.path), system.open_input_file(inside) as source:
+            for batch in pq.ParquetFile(source).iter_batches(READ_ROWS, columns=stored):
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.repeat(pa.scalar(partition.constants[field.name], field.type), batch.num_rows)
+                        if field.name in partition.constants
+                        else batch[field.name].cast(field.type)
+                        for field in schema
+                    ],
+                    schema=schema,
+                )
 
 
 @dataclass(frozen=True)
@@ -156,7 +249,7 @@ def add_files(path: str, written: list[WrittenFile], version: int) -> None:
     with translated_errors(path):  # Others may create it, too.
         delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
     query = written[0].query
-    if query is not None and _is_there(delta, query, version):
+    if query is not None and _is_there(delta, path, query, version):
         return
     _check_columns(delta, path, schema)
     now_ms = SystemClock().wall_ms()
@@ -170,8 +263,8 @@ def add_files(path: str, written: list[WrittenFile], version: int) -> None:
     sync_commits(path, before)  # All since then: a join may have come between.
 
 
-def _is_there(delta: DeltaTable, query: str, version: int) -> bool:
-    last = delta.transaction_version(query)
+def _is_there(delta: DeltaTable, path: str, query: str, version: int) -> bool:
+    last = transaction_version(delta, path, query)
     return last is not None and last >= version
 
 

@@ -16,14 +16,20 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import app_name, open_table, sync_commits, translated_errors
+from penstock.spark.lake.delta import (
+    app_name,
+    files_of,
+    open_table,
+    sync_commits,
+    transaction_version,
+    translated_errors,
+)
 from penstock.spark.reports.column_statistics import ColumnStatistics
 
 FILE_BYTES: Final = 128 * 1024 * 1024  # A file of this size is not joined any more.
@@ -46,7 +52,7 @@ def join_small_files(path: str, now_ms: int) -> int:
     replaced = 0
     while True:
         table = open_table(path)
-        files = [] if table is None else worth_joining(_files(table))
+        files = [] if table is None else worth_joining(_files(table, path))
         if table is None or not files or not _joined(table, path, files, now_ms):
             return replaced
         replaced += len(files)
@@ -77,10 +83,8 @@ def vacuum(path: str) -> None:
                 table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
 
-def _files(table: DeltaTable) -> list[TableFile]:
-    actions = pa.table(table.get_add_actions())
-    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-    return [TableFile(path, size) for path, size in zip(paths, sizes, strict=True)]
+def _files(table: DeltaTable, path: str) -> list[TableFile]:
+    return [TableFile(action["path"], action["size_bytes"]) for action in files_of(table, path)]
 
 
 def _joined(table: DeltaTable, path: str, files: Sequence[TableFile], now_ms: int) -> bool:
@@ -90,7 +94,7 @@ def _joined(table: DeltaTable, path: str, files: Sequence[TableFile], now_ms: in
         ranges = _copy(path, files, name)
         added = AddAction(name, storage.bytes_of(f"{path}/{name}"), {}, now_ms, False, ranges.statistics())
         removed = [RemoveAction(file.path, False, now_ms, file.bytes, {}) for file in files]
-        turn = Transaction(JOINED, (table.transaction_version(JOINED) or 0) + 1)
+        turn = Transaction(JOINED, (transaction_version(table, path, JOINED) or 0) + 1)
         before = table.version()
         with translated_errors(path):
             table.create_write_transaction(
@@ -101,7 +105,7 @@ def _joined(table: DeltaTable, path: str, files: Sequence[TableFile], now_ms: in
             )
     except BaseException as error:
         known = open_table(path)  # A store may take a commit and lose its answer.
-        if known is not None and name in (file.path for file in _files(known)):
+        if known is not None and name in (file.path for file in _files(known, path)):
             return True
         storage.remove(f"{path}/{name}")
         if isinstance(error.__cause__, CommitFailedError):

@@ -15,19 +15,22 @@ SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are co
 
 
 def publish(broker: "Broker", topic: str, key: str, value: bytes) -> "Receipt":
-    """Publish to the topic, and make it before if there is none."""
+    """Publish to the topic, which is created if it is missing."""
     try:
         return broker.publish(topic, value, key=key)
     except TopicNotFound:
-        with suppress(TopicExists):  # Somebody else was the first.
-            broker.create_topic(
-                topic, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES
-            )
+        create(broker, topic)
         return broker.publish(topic, value, key=key)
 
 
+def create(broker: "Broker", topic: str) -> None:
+    """Create the topic, unless it exists."""
+    with suppress(TopicExists):
+        broker.create_topic(topic, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+
+
 def messages(broker: "Broker", topic: str, offset: int = 0) -> "Iterator[StoredMessage]":
-    """What the topic holds from an offset on; nothing if there is no topic."""
+    """The messages of the topic from an offset on; none if there is no topic."""
     while True:
         try:
             found = broker.read(topic, partition=0, offset=offset, limit=READ_MESSAGES)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.client.login import ClientLogin
+from penstock.client.connections.login import ClientLogin
 from penstock.client.sync import RemoteBroker, connect
 from penstock.memory import keep_memory
 
@@ -30,6 +30,8 @@ LOGIN: Final = ("key", "user", "password")
 DAEMON: Final = (
     "penstock.spark.runtime.daemon"  # Starts the workers of a local session; elsewhere Spark's own does.
 )
+# A variable of the environment in a local session: how many tasks run at a time.
+LOCAL_CORES: Final = "SPARK_LOCAL_CORES_OF_PENSTOCK"
 # Spark's own setting hides "url"; passwords are hidden by another one.
 HIDING: Final = "spark.sql.redaction.options.regex"
 HIDDEN: Final = "(?i)url|^key$|^password$"
@@ -46,11 +48,11 @@ class Address:
 
     @property
     def options(self) -> dict[str, str]:
-        """The same as the options of a reader or a writer."""
+        """Address and credentials as options of a reader or a writer."""
         return {name: text for name in ("servers", *LOGIN) if (text := getattr(self, name)) is not None}
 
     def connect(self) -> RemoteBroker:
-        """A connection of one's own."""
+        """Open a new connection, which the caller closes."""
         return connect(self.servers, key=self.key, user=self.user, password=self.password)
 
 
@@ -65,14 +67,14 @@ _left_out = 0  # How many modules there were when what is there was last left ou
 
 
 def broker_at(address: Address) -> RemoteBroker:
-    """The broker that listens there."""
-    place = (os.getpid(), address)
-    if place not in _connected:
+    """The connected broker at an address; the connection is shared in this process."""
+    key = (os.getpid(), address)
+    if key not in _connected:
         keep_memory()
-        _connected[place] = address.connect()
+        _connected[key] = address.connect()
     if _is_worker():
         _leave_out_modules()
-    return _connected[place]
+    return _connected[key]
 
 
 def _leave_out_modules() -> None:

@@ -89,7 +89,7 @@ def silence_spark_log(spark: "SparkSession") -> None:
 
 
 def penstock_error(error: Exception, known: Iterable[str] = ()) -> PenstockError:
-    """The error of ours for one of Spark's; ``known`` are the names that a query may use."""
+    """The Penstock error for an error of Spark; ``known`` are the names that a query may use."""
     condition = getattr(error, "getCondition", lambda: None)() or ""
     parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
     text = str(error)
@@ -105,7 +105,7 @@ def penstock_error(error: Exception, known: Iterable[str] = ()) -> PenstockError
 
 
 def first_sentence(text: str) -> str:
-    """The sentence of an error that is a page long."""
+    """The first sentence of an error that is a page long."""
     causes = _CAUSE.findall(text)
     theirs = _THEIRS.search(text)
     python = _PYTHON.findall(text)
@@ -135,7 +135,7 @@ def parts_of(quoted: str) -> list[str]:
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """What may have been meant: ``; did you mean orders?``"""
+    """A suggestion: ``; did you mean orders?``"""
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), list(by_lower), n=1)
     return f"; did you mean {quoted(by_lower[near[0]])}?" if near else ""
@@ -165,12 +165,12 @@ def _no_column(parameters: Mapping[str, Any], _known: Iterable[str], _text: str)
     there = [parts_of(each)[-1] for each in parameters.get("proposal", "").split(", ") if each]
     ending = instead(name, there) or (f"; the columns are {', '.join(map(quoted, there))}" if there else "")
     if "value" in there and not instead(name, there):
-        ending += f"; for a field of a JSON value use get_json_object(cast(value as string), '$.{name}')"
+        ending += f"; for a field of a JSON value use value:{name}"
     return f"there is no column {name!r}{ending}"
 
 
 def _syntax(parameters: Mapping[str, Any], _known: Iterable[str], text: str) -> str:
-    return f"there is a syntax error at {parameters['error']}{_place(text)}"
+    return f"there is a syntax error at {parameters['error']}{_location(text)}"
 
 
 def _unquoted(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
@@ -193,7 +193,7 @@ def _wrong_type(parameters: Mapping[str, Any], _known: Iterable[str], text: str)
     return first_sentence(text)
 
 
-def _place(text: str) -> str:
+def _location(text: str) -> str:
     found = _PLACE.search(text)
     if found is None:
         return ""

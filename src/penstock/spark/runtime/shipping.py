@@ -6,13 +6,16 @@
 ``addPyFile`` is not used because compiled packages cannot be imported from a zip.  The
 nodes need the driver's Python version and architecture, PySpark, PyArrow and
 ``deltalake`` (129 MB; tasks look up deleted offsets in the lake).  The shipped version
-takes precedence over an installed one, so driver and executors always match.
+takes precedence over an installed one, so driver and executors always match.  The
+libraries of ``penstock[schema]``, with which typed topics are read, are part of it if the
+driver has them.
 
 Spark also runs Python next to the driver, to find data sources and plan reads.  If that
 Python (``PYSPARK_PYTHON``) lacks Penstock, it finds the archive's content through its
 PYTHONPATH (``visible``).
 
-Building the archive takes 0.1 s, once per version: its name contains a digest of its content.
+Building the archive takes a second, once per version: its name contains a digest of its
+content, which takes 0.1 s.  It has 16 MB, 4 MB of them without the libraries of schemas.
 """
 
 import hashlib
@@ -21,9 +24,9 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -32,6 +35,7 @@ import penstock.wire.records  # Compiled or not: with it comes the library of al
 
 PACKAGES: Final = ("penstock", "pyspark_penstock")
 DEPENDENCIES: Final = ("msgspec", "crc32c", "cramjam", "librt")  # Compiled, and not of Spark's.
+SCHEMA_LIBRARIES: Final = ("fastavro", "jsonschema-rs", "protobuf")
 FOLDER: Final = "penstock_shipped"  # The archive's name on an executor.
 LIBRARY: Final = "__mypyc"  # How the name of such a library ends.
 LEFT_OUT: Final = (".pyc", ".pyi", ".c")
@@ -46,9 +50,10 @@ def shipping_settings(config: dict[str, str]) -> dict[str, str]:
     return config | {ARCHIVES: ",".join(archives), PYTHONPATH: os.pathsep.join(paths)}
 
 
-def archive() -> Path:
+def archive(*, schema_libraries: bool = True) -> Path:
     """The archive, made if there is none of this content."""
-    entries = dict(sorted((name, path.read_bytes()) for name, path in _files()))
+    dependencies = DEPENDENCIES + (_installed(SCHEMA_LIBRARIES) if schema_libraries else ())
+    entries = dict(sorted((name, path.read_bytes()) for name, path in _files(dependencies)))
     digest = hashlib.sha256()
     for name, content in entries.items():
         digest.update(f"{name}\0{len(content)}\0".encode())
@@ -96,7 +101,16 @@ def _unpacked() -> Path:
     return folder
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def _installed(names: Iterable[str]) -> tuple[str, ...]:
+    """The packages that this environment has."""
+    found = []
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found.append(distribution(name).metadata["Name"])
+    return tuple(found)
+
+
+def _files(dependencies: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """What goes into the archive: names there, and where they are here."""
     for package in PACKAGES:
         spec = find_spec(package)
@@ -104,7 +118,7 @@ def _files() -> Iterator[tuple[str, Path]]:
             for path in Path(folder).rglob("*"):
                 if path.is_file() and path.suffix not in LEFT_OUT:
                     yield f"{package}/{path.relative_to(folder)}", path
-    for dependency in DEPENDENCIES:
+    for dependency in dependencies:
         for file in distribution(dependency).files or []:  # With what it says of itself: some look that up.
             if file.suffix not in LEFT_OUT and ".." not in file.parts:
                 yield str(file), Path(str(file.locate()))

@@ -9,7 +9,8 @@ stream.  Data sources, their readers and writers, and functions do, so they carr
 archive (``shipping.py``, 4 MB).  It is unpacked once per machine, before the first of
 them is unpickled.
 
-Requires the client's Python version, PyArrow and ``deltalake`` on the server.
+Requires the client's Python version, PyArrow and ``deltalake`` on the server, and for typed
+topics the libraries of ``penstock[schema]``.
 """
 
 import hashlib
@@ -18,8 +19,8 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +37,32 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession", source: type[DataSource]) -> None:
     """Register a data source; a Spark Connect server need not have its code."""
-    spark.dataSource.register(source if is_classic(spark) else shipped(source))
+    with active(spark):
+        spark.dataSource.register(source if is_classic(spark) else shipped(source))
+
+
+@contextmanager
+def active(spark: "SparkSession") -> Iterator[None]:
+    """Make a session the active one of this thread; a Spark Connect client has no such thing.
+
+    Registering a data source (DATA_SOURCE_ALREADY_EXISTS) and saving to one (DATA_SOURCE_NOT_FOUND) look at
+    the sources of the active session, which is that of the last ``createDataFrame``, and not at those
+    of the session that the call is made on.
+    """
+    if not is_classic(spark):
+        yield
+        return
+    jvm: Any = spark._jvm  # noqa: SLF001 - there is no other way to choose a session.
+    sessions = spark._get_j_spark_session_class(jvm)  # noqa: SLF001
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def carried(spark: "SparkSession", work: Any) -> Any:
@@ -51,13 +77,17 @@ def is_classic(spark: "SparkSession") -> bool:
 
 def shipped(source: type[DataSource]) -> type[DataSource]:
     """A source that wraps another one and carries its code."""
-    told = {"archive": _archive(), "format": source.name(), "place": (source.__module__, source.__qualname__)}
-    return type(f"Shipped{source.__name__}", (ShippedSource,), told)
+    attributes = {
+        "archive": _archive(),
+        "format": source.name(),
+        "place": (source.__module__, source.__qualname__),
+    }
+    return type(f"Shipped{source.__name__}", (ShippedSource,), attributes)
 
 
 def _archive() -> bytes:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    return archive().read_bytes()
+    return archive(schema_libraries=False).read_bytes()  # It is sent with each query.
 
 
 def unpack(content: bytes) -> None:

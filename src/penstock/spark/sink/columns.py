@@ -1,6 +1,7 @@
 """The columns that a topic accepts from a DataFrame: their types, and their conversion from Arrow.
 
-    key, value    binary or text               headers     map of text to binary or text
+    key, value    binary or text               headers     map of text to binary or text, or a list of
+    topic         text                                     struct<key, value>, for repeated names
     partition     whole number                 timestamp   timestamp
     priority      whole number or name         delay, ttl  interval, seconds, or text such as "30s"
 
@@ -12,12 +13,14 @@ copied in one call.  Columns with nulls, and text instead of numbers, take the s
 way through ``to_pylist``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
     DataType,
@@ -35,17 +38,19 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import InvalidValue
-from penstock.types import duration_ms, lane_number, signed_duration_ms
+from penstock.types import check_name, duration_ms, lane_number, signed_duration_ms
 from penstock.wire.gathering import Rows, slices
 from penstock.wire.records import Headers
 
+TOPIC: Final = "topic"  # Not of the message: it says where a row goes.
 BYTES: Final = (BinaryType, StringType)
 WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 SECONDS: Final = (*WHOLE, FloatType, DoubleType, DecimalType)
 SINK_COLUMNS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
     "key": (BYTES, "binary or string"),
     "value": (BYTES, "binary or string"),
-    "headers": ((MapType,), "map<string, binary> or map<string, string>"),
+    "headers": ((MapType, ArrayType), "map<string, binary> or array<struct<key: string, value: binary>>"),
+    TOPIC: ((StringType,), "string"),
     "partition": (WHOLE, "int"),
     "timestamp": ((TimestampType,), "timestamp"),
     "delay": ((DayTimeIntervalType, StringType, *SECONDS), 'interval, seconds, or text such as "30s"'),
@@ -71,6 +76,10 @@ def _problem(name: str, kind: DataType) -> str | None:
     fits = isinstance(kind, kinds)
     if isinstance(kind, MapType):
         fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, BYTES)
+    if isinstance(kind, ArrayType):
+        fields = kind.elementType.fields if isinstance(kind.elementType, StructType) else []
+        fits = [field.name for field in fields] == ["key", "value"]
+        fits = fits and all(isinstance(field.dataType, BYTES) for field in fields)
     return None if fits else f"{name} is {kind.simpleString()}, but must be {described}"
 
 
@@ -78,9 +87,19 @@ def sink_rows(batch: pa.RecordBatch, now_ms: int) -> Rows:
     """The rows of an Arrow batch; one whose timestamp is null is of ``now_ms``."""
     rows = Rows(batch.num_rows)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if column.null_count < len(column):
+        if column.null_count < len(column) and name != TOPIC:
             _PUT[name](rows, column, now_ms)
     return rows
+
+
+def by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each topic that a column names, in their order."""
+    topics = batch[TOPIC]
+    if topics.null_count:
+        why = "a row has no topic; set the option topic, or fill the column"
+        raise InvalidValue(name=TOPIC, value=None, why=why)
+    for topic in topics.unique().to_pylist():
+        yield check_name("topic", topic), batch.filter(pc.equal(topics, topic))
 
 
 def _bytes(column: Any) -> list[bytes | None]:
@@ -113,8 +132,9 @@ def _put_values(rows: Rows, column: Any, _: int) -> None:
 
 
 def _put_headers(rows: Rows, column: Any, _: int) -> None:
-    names = _bytes(column.keys)
-    values = _bytes(column.items)
+    listed = not pa.types.is_map(column.type)
+    names = _bytes(column.values.field("key") if listed else column.keys)
+    values = _bytes(column.values.field("value") if listed else column.items)
     bounds = column.offsets.to_pylist()
     pairs: Headers = [
         ((name or b"").decode("utf-8", "replace"), value) for name, value in zip(names, values, strict=True)

@@ -1,4 +1,4 @@
-"""Writes a DataFrame to a topic exactly once.
+"""Writes a DataFrame to a topic, or to the topics that its column ``topic`` names, exactly once.
 
     task 0   rows ──> record batches ──> stage            offsets ──┐
     task 1   rows ──> record batches ──> stage            offsets ──┼──> commit: publish_staged
@@ -13,6 +13,10 @@ Identity of a write, by which the broker detects repetitions:
 
     stream   application = the query's id, version = the batch's id; both survive a restart
     batch    application = the option ``write_id``; without it every write is a new one
+
+With a column ``topic``, each topic is published by a call of its own, and each recognises a
+repetition by itself.  A job that fails between two of them and is repeated adds to the
+others only; for that, a repeated row must go to the same topic.
 
 Cost per row: see ``wire/gathering.py``.  Every byte is sent once and written twice, to
 staging and to the topic.
@@ -32,9 +36,10 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError
 from penstock.model.placing import CODECS
 from penstock.spark.runtime.connections import LOGIN, Address, address_of, broker_at
-from penstock.spark.sink.columns import check_columns, sink_rows
+from penstock.spark.runtime.option_names import unknown_option
+from penstock.spark.sink.columns import TOPIC, by_topic, check_columns, sink_rows
 from penstock.types import check_name
-from penstock.wire.gathering import Gathering
+from penstock.wire.gathering import Gathering, Rows
 from penstock.wire.staged import encode_staged
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ class SinkOptions:
     """The options of one writer."""
 
     address: Address
-    topic: str
+    topic: str | None  # None: the column says.
     write_id: str | None  # Of a batch write.
 
 
@@ -67,9 +72,7 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     texts = {name.lower(): value for name, value in given.items()}
     for name in texts:
         if name not in NAMES and name not in SPARKS:
-            raise InvalidValue(name="option", value=name, why=f"the options are {', '.join(NAMES)}")
-    if "topic" not in texts:
-        raise InvalidValue(name="topic", value=None, why="set the topic to write to")
+            raise unknown_option(name, NAMES)
     write_id = texts.get("write_id")
     if write_id is not None and stream:
         why = "a stream has its own id, in its checkpoint; remove this option"
@@ -77,7 +80,7 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     if write_id is not None and not 0 < len(write_id) <= WRITE_ID_LENGTH_MAX:
         why = f"it must have 1 to {WRITE_ID_LENGTH_MAX} characters"
         raise InvalidValue(name="write_id", value=write_id, why=why)
-    topic = check_name("topic", texts["topic"])
+    topic = check_name("topic", texts["topic"]) if "topic" in texts else None
     return SinkOptions(address=address_of(texts), topic=topic, write_id=write_id)
 
 
@@ -87,7 +90,7 @@ class Staged(WriterCommitMessage):
 
     application: str
     token: str
-    ranges: list[tuple[int, int]]
+    ranges: dict[str, list[tuple[int, int]]]  # By topic.
     rows: int
 
 
@@ -129,13 +132,16 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-    """On the driver, before anything runs: whatever can be wrong with the whole is wrong here."""
+    """On the driver, before anything runs: check the options and the topic."""
     if overwrite:
         raise InvalidValue(
             name="mode", value="overwrite", why='a topic can only be appended to; use mode("append")'
         )
     check_columns(schema)
-    broker_at(options.address).describe_topic(options.topic)
+    if options.topic is not None:
+        broker_at(options.address).describe_topic(options.topic)
+    elif TOPIC not in schema.fieldNames():
+        raise InvalidValue(name="topic", value=None, why="set the option topic, or add a column topic")
 
 
 # In a task.
@@ -143,26 +149,53 @@ def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> No
 
 def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBatch"]) -> Staged:
     """Stage rows on the broker, where they are invisible."""
-    broker = broker_at(options.address)
-    settings = broker.describe_topic(options.topic).settings
     clock = SystemClock()
-    token = uuid.uuid4().hex
-    gathering = Gathering(
-        options.topic,
-        settings.partitions,
-        int(token[:8], 16),  # Anywhere to begin with, so that tasks do not all begin with partition 0.
-        CODECS[settings.compression],
-        settings.message_bytes_max,
-    )
-    ranges: list[tuple[int, int]] = []
+    staging = Staging(broker_at(options.address))
     rows = 0
     for batch in batches:
         rows += batch.num_rows
-        gathering.add(sink_rows(batch, clock.wall_ms()))
-        if gathering.size >= STAGE_BYTES:
-            ranges += _staged(broker, options.topic, token, gathering.take())
-    ranges += _staged(broker, options.topic, token, gathering.take())
-    return Staged(application, token, ranges, rows)
+        parts = by_topic(batch) if options.topic is None else [(options.topic, batch)]
+        for topic, part in parts:
+            staging.add(topic, sink_rows(part, clock.wall_ms()))
+    return Staged(application, staging.token, staging.finish(), rows)
+
+
+class Staging:
+    """What one task stages, by topic; ``STAGE_BYTES`` are held in memory, for all topics together."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.token: Final = uuid.uuid4().hex
+        self._broker = broker
+        self._gatherings: dict[str, Gathering] = {}
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
+
+    def add(self, topic: str, rows: Rows) -> None:
+        """Add rows, and stage if there are many."""
+        gathering = self._gatherings.get(topic) or self._opened(topic)
+        gathering.add(rows)
+        if gathering.size >= STAGE_BYTES or self._size() >= STAGE_BYTES:
+            self.finish()
+
+    def finish(self) -> dict[str, list[tuple[int, int]]]:
+        """Stage the rest; returns where everything is, by topic."""
+        for topic, gathering in self._gatherings.items():
+            self._ranges[topic] += _staged(self._broker, topic, self.token, gathering.take())
+        return self._ranges
+
+    def _size(self) -> int:
+        return sum(gathering.size for gathering in self._gatherings.values())
+
+    def _opened(self, topic: str) -> Gathering:
+        settings = self._broker.describe_topic(topic).settings
+        self._ranges[topic] = []
+        self._gatherings[topic] = Gathering(
+            topic,
+            settings.partitions,
+            int(self.token[:8], 16),  # Anywhere, so that tasks do not all begin with partition 0.
+            CODECS[settings.compression],
+            settings.message_bytes_max,
+        )
+        return self._gatherings[topic]
 
 
 def _staged(
@@ -190,11 +223,16 @@ def _staged(
 def publish(
     options: SinkOptions, messages: Iterable[WriterCommitMessage | None], application: str, version: int
 ) -> bool:
-    """Publish what the tasks have staged; False if it was published before."""
-    staged = {
-        message.token: message.ranges
-        for message in messages
-        if isinstance(message, Staged) and message.ranges
-    }
+    """Publish what the tasks have staged; False if all of it was published before."""
+    topics: dict[str, dict[str, list[tuple[int, int]]]] = {} if options.topic is None else {options.topic: {}}
+    for message in messages:
+        if isinstance(message, Staged):
+            for topic, ranges in message.ranges.items():
+                if ranges:
+                    topics.setdefault(topic, {})[message.token] = ranges
     broker = broker_at(options.address)
-    return not broker.publish_staged(options.topic, application, version, staged).duplicate
+    done = [
+        not broker.publish_staged(topic, application, version, staged).duplicate
+        for topic, staged in topics.items()
+    ]
+    return any(done) or not done

@@ -21,7 +21,7 @@ def offsets_behind(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     """
     behind: dict[str, dict[int, int]] = {}
     for source in progress["sources"]:
-        end, latest = _place(source["endOffset"]), _place(source["latestOffset"])
+        end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
         if end is None or latest is None:
             continue
         for topic, offsets in latest.items():
@@ -32,11 +32,11 @@ def offsets_behind(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     return behind
 
 
-def _place(told: Any) -> dict[str, dict[str, int]] | None:
+def _offsets(position: Any) -> dict[str, dict[str, int]] | None:
     """A position, which Spark gives as JSON or decoded; None for other sources' positions."""
     try:
-        place = json.loads(told) if isinstance(told, str) else told
-        is_ours = all(isinstance(at, int) for offsets in place.values() for at in offsets.values())
+        decoded = json.loads(position) if isinstance(position, str) else position
+        is_ours = all(isinstance(at, int) for offsets in decoded.values() for at in offsets.values())
     except (ValueError, AttributeError):
         return None
-    return place if is_ours else None
+    return decoded if is_ours else None

@@ -7,13 +7,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValue
+from penstock.spark.records.extra_columns import STREAM_COLUMNS
 from penstock.spark.records.planning import ranges_between
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.filters import Bounds, narrowed
-from penstock.spark.source.options import STREAM_COLUMNS, SourceOptions
+from penstock.spark.source.options import SourceOptions
 from penstock.spark.source.scan import TopicScan
 from penstock.spark.source.slices import ReadTask, SliceReader
+from penstock.spark.typed.typed_topic import TypedTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 class TableReader(DataSourceReader):
     """Spark's calls for one read."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        wanted = [name for name in schema.fieldNames() if name in STREAM_COLUMNS]
+    def __init__(self, options: SourceOptions, schema: StructType, typed: TypedTopic | None = None) -> None:
+        fields = () if typed is None else typed.columns
+        wanted = [name for name in schema.fieldNames() if name in STREAM_COLUMNS and name not in fields]
         if wanted or options.in_step is not None:
             name = ", ".join(wanted) or "in_step"
             raise InvalidValue(
@@ -31,7 +34,7 @@ class TableReader(DataSourceReader):
             )
         self._options = options
         self._bounds = Bounds()
-        self._slices = SliceReader(options, schema)
+        self._slices = SliceReader(options, schema, typed)
         self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
 
     def narrow(self, filters: list[Any]) -> Iterable[Any]:
@@ -48,7 +51,8 @@ class TableReader(DataSourceReader):
         """The tasks; Spark needs at least one, so an empty one if there is nothing to read."""
         scan = TopicScan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
-        return [*scan.tasks(ranges_between(start, scan.ending()), self._bounds)] or [ReadTask([])]
+        ranges = scan.needed(ranges_between(start, scan.ending()))
+        return [*scan.tasks(ranges, self._bounds)] or [ReadTask([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""

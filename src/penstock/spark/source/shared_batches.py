@@ -105,5 +105,5 @@ def _is_between(start: Reached, end: Reached, latest: Reached) -> bool:
 
 def _key(place: Reached) -> bytes:
     """A digest: a place of a thousand partitions is long, and a thousand places are kept."""
-    told = sorted((topic, sorted(offsets.items())) for topic, offsets in place.items())
-    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()
+    ordered = sorted((topic, sorted(offsets.items())) for topic, offsets in place.items())
+    return hashlib.blake2b(msgspec.json.encode(ordered), digest_size=16).digest()

@@ -25,15 +25,19 @@ from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.history import LakeHistory, report_gap
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
-from penstock.spark.records.arrow import decode_rows, topic_column, within
+from penstock.spark.records.arrow import decode_rows, header_list, topic_column, within
+from penstock.spark.records.extra_columns import EXTRA_COLUMNS, HEADER_LIST
 from penstock.spark.records.schema import ROW
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.metadata_columns import MetadataColumns
-from penstock.spark.source.options import EXTRA_COLUMNS, SourceOptions
+from penstock.spark.source.options import SourceOptions
 from penstock.spark.source.value_decoding import ValueConversion
+from penstock.spark.typed.field_columns import INVALID
+from penstock.spark.typed.typed_topic import TypedTopic
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
+    from penstock.spark.typed.typed_rows import TypedRows
 
 # Thousands of rows are worth an Arrow batch; with 4 MiB the broker's other clients waited for 5 ms.
 SLICE_FETCH_BYTES: Final = 1024 * 1024
@@ -46,7 +50,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema)  # UTC always.
 
 
-class Slice:
+class SourceSlice:
     """Offsets of one partition, in the log, or in files of the lake."""
 
     def __init__(
@@ -72,17 +76,19 @@ class ReadTask(InputPartition):
     None is for a table without rows: Spark wants some task.
     """
 
-    def __init__(self, slices: Iterable[Slice]) -> None:
+    def __init__(self, slices: Iterable[SourceSlice]) -> None:
         self.slices = tuple(slices)
 
 
 class SliceReader:
     """Reads slices; Spark carries it to where the tasks run."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, typed: TypedTopic | None = None) -> None:
         self._options = options
         self._schema = schema
-        self._names = [field.name for field in schema.fields]
+        self._typed = typed
+        fields = {} if typed is None else {INVALID, *typed.columns}
+        self._names = [field.name for field in schema.fields if field.name not in fields]
 
     def read_task(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, slice after slice."""
@@ -90,23 +96,33 @@ class SliceReader:
         for work in task.slices:
             yield from self.read(work)
 
-    def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
+    def read(self, work: SourceSlice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
         schema = arrow_schema(self._schema)
         extras = MetadataColumns(self._options, work.range, work.horizon_ms)
         conversion = ValueConversion(self._options)
+        typed = None if self._typed is None else self._typed.rows(self._options.address)
         for batch in self._lake(work) if work.files else self._log(work.range):
+            fields: dict[str, pa.Array] = {}
+            rows = batch
+            if typed is not None:
+                rows, fields = _with_fields(batch, typed, keep_invalid=INVALID in schema.names)
             arrays = [
-                extras.column(field.name, batch["offset"])
-                if field.name in EXTRA_COLUMNS
-                else conversion.converted(batch[field.name], field.type)
+                fields[field.name]
+                if field.name in fields
+                else extras.column(field.name, rows["offset"])
+                if field.name in EXTRA_COLUMNS and field.name != HEADER_LIST
+                else conversion.converted(rows[field.name], field.type)
                 for field in schema
             ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            if rows.num_rows:
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _needed(self) -> list[str]:
-        """The columns to decode: the requested ones, and the offset if others derive from it."""
-        needed = [name for name in self._names if name in ROW.names]
+        """The columns to decode: the requested ones, and those that others derive from."""
+        needed = [name for name in self._names if name in ROW.names or name == HEADER_LIST]
+        if self._typed is not None and "value" not in needed:
+            needed.append("value")
         if "offset" not in needed and any(name in EXTRA_COLUMNS for name in self._names):
             needed.append("offset")
         return needed
@@ -134,19 +150,34 @@ class SliceReader:
         history = LakeHistory(broker, self._options.lake)
         for where, part in history.locate(span, span.end):
             if where == "lake":
-                yield from self._lake(Slice(part, tuple(history.files(part))))
+                yield from self._lake(SourceSlice(part, tuple(history.files(part))))
             else:
                 report_gap(broker, part, self._options.on_gap, self._options.group)
 
     # From the lake.
 
-    def _lake(self, work: Slice) -> Iterator[pa.RecordBatch]:
+    def _lake(self, work: SourceSlice) -> Iterator[pa.RecordBatch]:
         span = work.range
-        columns = [*self._needed(), "timestamp"]
+        needed = {"headers" if name == HEADER_LIST else name for name in self._needed()}
+        columns = [*needed, "timestamp"]
         for batch in read_range(work.files, span.partition, span.start, span.end, columns):
             rows = within(batch, work.from_ms, work.to_ms)
             if rows.num_rows:
-                yield rows.append_column("topic", topic_column(span.topic, rows.num_rows))
+                rows = rows.append_column("topic", topic_column(span.topic, rows.num_rows))
+                if HEADER_LIST in self._names:  # The lake keeps one header of each name.
+                    rows = rows.append_column(HEADER_LIST, header_list(rows["headers"]))
+                yield rows
+
+
+def _with_fields(
+    batch: pa.RecordBatch, typed: "TypedRows", *, keep_invalid: bool
+) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """Rows with the columns of their fields; invalid ones only if their reasons are wanted."""
+    fields, reasons = typed.columns(batch["value"])
+    if keep_invalid or not any(reasons):
+        return batch, fields | {INVALID: pa.array(reasons, pa.string())}
+    valid = pa.array([why is None for why in reasons])
+    return batch.filter(valid), {name: each.filter(valid) for name, each in fields.items()}
 
 
 def _fetch(broker: "RemoteBroker", span: OffsetRange, offset: int) -> Fetched | OffsetRange:

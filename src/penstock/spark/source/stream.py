@@ -5,6 +5,9 @@
     partitions(start, end)            the tasks
     commit                            commits offsets that were not committed before; see below
 
+With ``min_records_per_trigger`` a batch waits until there are so many records, at most for
+``max_trigger_delay`` after the batch before.
+
 With a limit, a batch ends at one publish time in all partitions (``batch_times.py``), so
 that a query with a watermark that catches up does not regard records in other partitions
 as late.  Streams with the same ``in_step`` use the same batches (``shared_batches.py``).
@@ -27,15 +30,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OffsetOutOfRange
-from penstock.spark.records.planning import Reached, highest, ranges_between, records_for
+from penstock.spark.records.extra_columns import STATE_COLUMNS
+from penstock.spark.records.planning import Reached, distance, highest, ranges_between, records_for
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.batch_times import BatchTimes, TimeLookup
-from penstock.spark.source.options import STATE_COLUMNS, SourceOptions
+from penstock.spark.source.options import SourceOptions
 from penstock.spark.source.scan import TopicScan
 from penstock.spark.source.shared_batches import SharedBatches
 from penstock.spark.source.slices import SliceReader
+from penstock.spark.typed.typed_topic import TypedTopic
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -54,27 +60,31 @@ except ImportError:  # PySpark 4.1 has no limits.
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Told = dict[str, dict[str, int]]  # A place in Spark's JSON, where all keys are text.
+SparkOffsets = dict[str, dict[str, int]]  # A place in Spark's JSON, where all keys are text.
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's calls for one query; ``read`` in the tasks, all others in one process that lives as long."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        _check(options, schema)
+    def __init__(self, options: SourceOptions, schema: StructType, typed: TypedTopic | None = None) -> None:
+        fields = () if typed is None else typed.columns
+        columns = [name for name in schema.fieldNames() if name not in fields]
+        _check(options, columns)
         self._options = options
-        self._slices = SliceReader(options, schema)
+        self._slices = SliceReader(options, schema, typed)
         self._target: Reached | None = None  # With AvailableNow: where the query ends.
         self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
         self._steps: SharedBatches | None = None
         self._times = BatchTimes()
-        self._has_horizon = "horizon" in schema.fieldNames()
+        self._has_horizon = "horizon" in columns
         self._committed: Reached = {}
+        self._clock = SystemClock()
+        self._planned_ms = -options.trigger_delay_ms  # The first batch does not wait.
 
     @hide_traceback
-    def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
+    def initialOffset(self) -> SparkOffsets:  # noqa: N802 - Spark's names, from here on.
         """Where a new query begins."""
-        return _told(self._scan().starting(self._options.starting or "latest"))
+        return _spark_offsets(self._scan().starting(self._options.starting or "latest"))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         if self._options.max_records is not None:
@@ -87,22 +97,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Note where this run ends."""
         self._target = self._scan().latest()
 
-    def reportLatestOffset(self) -> Told:  # noqa: N802
+    def reportLatestOffset(self) -> SparkOffsets:  # noqa: N802
         """How far the logs go; the difference is the query's lag."""
-        return _told(self._scan().latest())
+        return _spark_offsets(self._scan().latest())
 
     @hide_traceback
-    def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
+    def latestOffset(self, start: SparkOffsets | None = None, limit: Any = None) -> SparkOffsets:  # noqa: N802
         """Where the next micro-batch ends."""
         begin = self._reached if start is None else _reached(start)
         self._tell_progress(begin)
         end = _not_before(begin, self._target or self._scan().latest())
+        if self._target is None and self._waits(begin, end):
+            self._reached = begin
+            return _spark_offsets(begin)
+        self._planned_ms = self._clock.steady_ms()
         records = self._records(end) if start is None or not _is_all(limit) else inf
         self._reached = self._planned(begin, end, records) if begin and begin != end else end
-        return _told(self._reached)
+        return _spark_offsets(self._reached)
 
     @hide_traceback
-    def partitions(self, start: Told, end: Told) -> list[InputPartition]:
+    def partitions(self, start: SparkOffsets, end: SparkOffsets) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.
         begin, scan = _reached(start), self._scan()
@@ -117,12 +131,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a task."""
         return self._slices.read_task(partition)
 
-    def commit(self, end: Told) -> None:
-        """What Spark will not ask for again."""
+    def commit(self, end: SparkOffsets) -> None:
+        """Note that Spark will not request the offsets below this position again."""
         self._tell_progress(_reached(end))
 
     def stop(self) -> None:
-        """The connection is the process' own, and ends with it."""
+        """Nothing to do: the connection belongs to the process."""
+
+    def _waits(self, begin: Reached, end: Reached) -> bool:
+        """Whether a batch waits for more records: there are too few, and the last one was not long ago."""
+        if self._options.min_records is None or not begin:
+            return False
+        waited_ms = self._clock.steady_ms() - self._planned_ms
+        return distance(begin, end) < self._options.min_records and waited_ms < self._options.trigger_delay_ms
 
     def _scan(self) -> TopicScan:
         return TopicScan(self._options, broker_at(self._options.address))
@@ -151,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known
 
     def _tell_progress(self, reached: Reached) -> None:
-        """As a group, whose lag is seen like any other's."""
+        """Commit the progress as a group, so that its lag is visible like that of others."""
         if self._options.group is None:
             return
         broker = broker_at(self._options.address)
@@ -163,12 +184,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 known.update(news)
 
 
-def _check(options: SourceOptions, schema: StructType) -> None:
-    if options.to_ms is not None or options.ending != "latest":
+def _check(options: SourceOptions, columns: list[str]) -> None:
+    if options.to_times is not None or options.ending != "latest":
         raise InvalidValue(
             name="ending", value=options.ending, why="a stream has no end; read a table instead"
         )
-    wanted = [field.name for field in schema.fields if field.name in STATE_COLUMNS]
+    wanted = [name for name in columns if name in STATE_COLUMNS]
     if wanted:
         raise InvalidValue(
             name="columns",
@@ -191,9 +212,9 @@ def _is_all(limit: Any) -> bool:
     return type(limit).__name__ == "ReadAllAvailable"
 
 
-def _told(reached: Reached) -> Told:
+def _spark_offsets(reached: Reached) -> SparkOffsets:
     return {topic: {str(each): offset for each, offset in of.items()} for topic, of in reached.items()}
 
 
-def _reached(told: Told) -> Reached:
-    return {topic: {int(each): offset for each, offset in of.items()} for topic, of in told.items()}
+def _reached(offsets: SparkOffsets) -> Reached:
+    return {topic: {int(each): offset for each, offset in of.items()} for topic, of in offsets.items()}

@@ -5,6 +5,9 @@
     json    any type   by a schema; unknown fields are ignored, missing ones are null
     avro    any type   by the schema it was written with, without a header
 
+With the format ``registry`` the value stays as it is, and its fields are columns of their own
+(``spark/typed``).
+
 A value that cannot be decoded is null; the rest of its row and other rows are not
 affected.  Read it as raw to see why.
 
@@ -18,14 +21,18 @@ per value.
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, cast
 
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import InvalidValue
-from penstock.spark.source.avro import avro_decoder
+from penstock.errors import InvalidValue, SchemaInvalid
+from penstock.schemas.formats import parse
 from penstock.spark.source.options import SourceOptions
+from penstock.spark.typed.field_arrays import UNFIT, field_array
+
+if TYPE_CHECKING:
+    from penstock.schemas.avro import AvroSchema
 
 Decoder = Callable[[bytes], Any]
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, ArithmeticError, IndexError)  # What decoders raise.
@@ -50,8 +57,27 @@ class ValueConversion:
 
     def _made(self, kind: pa.DataType) -> Decoder:
         if self._options.value_format == "avro":
-            return avro_decoder(self._options.value_schema or "")
+            return avro_schema(self._options.value_schema or "").decode
         return msgspec.json.Decoder(python_type(kind)).decode
+
+
+def avro_schema(text: str) -> "AvroSchema":
+    """The schema in the option ``value_schema``."""
+    try:
+        return cast("AvroSchema", parse("AVRO", text, {}))
+    except SchemaInvalid as error:
+        raise InvalidValue(name="value_schema", value=text, why=error.why) from None
+
+
+def avro_type(text: str) -> str:
+    """The Spark type of values of that schema."""
+    from penstock.schemas.avro import spark_type  # Only now: it loads the library.
+
+    schema = avro_schema(text)
+    try:
+        return spark_type(schema.schema, schema.names)
+    except SchemaInvalid as error:
+        raise InvalidValue(name="value_schema", value=text, why=error.why) from None
 
 
 def as_text(blobs: pa.Array) -> pa.Array:
@@ -66,8 +92,8 @@ def decoded(blobs: pa.Array, kind: pa.DataType, decoder: Decoder) -> pa.Array:
     """Decode each byte string separately."""
     values = [_value(blob, decoder) for blob in blobs.to_pylist()]
     try:
-        return pa.array(values, kind)
-    except (pa.ArrowException, OverflowError, TypeError):
+        return field_array(values, kind)
+    except UNFIT:
         return pa.concat_arrays([_array(value, kind) for value in values])
 
 
@@ -83,8 +109,8 @@ def _value(blob: bytes | None, decoder: Decoder) -> Any:
 def _array(value: Any, kind: pa.DataType) -> pa.Array:
     """One value; null if it does not fit into its type, as a decimal may not."""
     try:
-        return pa.array([value], kind)
-    except (pa.ArrowException, OverflowError, TypeError):
+        return field_array([value], kind)
+    except UNFIT:
         return pa.nulls(1, kind)
 
 

@@ -47,13 +47,13 @@ class Context:
         started: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = run.name
-        self.address = address_of({"servers": servers} | run.login.told)
+        self.address = address_of({"servers": servers} | run.login.options)
         self.broker = broker
         self.clock = clock
         self.progress = progress
         self.once = once
         self.stopping = threading.Event()
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self.sql_socket = ""
         self.spark_settings = dict(run.spark)
         self._run = run
@@ -92,11 +92,11 @@ class Context:
         return f"{self.lake}/_checkpoints/{self.name}"
 
     def tell(self, text: str) -> None:
-        """Say something that is the result, or part of it."""
-        self.told.append(text)
+        """Print a result, or a part of it."""
+        self.lines.append(text)
 
     def end_of_jvm(self) -> str:
-        """How Spark's JVM has ended before this run, if this run has started it; empty if it has not."""
+        """How the JVM that this run has started has ended; empty if it has not."""
         if self._jvm is None:
             return ""
         return self._jvm.end(ENDING_S if self.stopping.is_set() else NOTICED_S)

@@ -44,7 +44,7 @@ class Jvm:
         return f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
 
     def stop(self) -> None:
-        """End the session; fine if there is none any more."""
+        """End the session, if it still exists."""
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             try:
                 self._spark.stop()

@@ -48,7 +48,7 @@ class RunProgress:
         self._samples: deque[tuple[int, int]] = deque([(clock.steady_ms(), 0)])  # (when, records).
 
     def expect(self, records: int) -> None:
-        """There are so many records to do in all."""
+        """Set the total number of records."""
         self._change(total=records)
 
     def advance(
@@ -137,7 +137,7 @@ class ProgressLine:
             self._live.stop()
 
     def show(self, counts: Counts, *, last: bool = False) -> None:
-        """Bring the line up to date; the last one stays."""
+        """Update the line; the last one stays."""
         text = "  ".join([self._name, *words(counts)])
         if self._live is not None and not last:
             self._live.update(self._drawn(counts, text), refresh=True)

@@ -74,7 +74,7 @@ def run(
             with reporter:
                 error = _work(module, settings, context)
             line.show(progress.counts(), last=True)
-        _print(context.told)
+        _print(context.lines)
         return reporter.end(error)
 
 
@@ -94,7 +94,7 @@ def _begun(pipeline: str, run_settings: RunSettings, clock: Clock) -> PipelineRu
 
 
 def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseException | None:
-    """Run the pipeline, and close what it had; its error is a value, because there is a state to write."""
+    """Run the pipeline and close its resources; the error is returned, because a state is written first."""
     try:
         return _failure(module, settings, context)
     except KeyboardInterrupt as error:
@@ -104,7 +104,7 @@ def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseE
 
 
 def _failure(module: Pipeline, settings: msgspec.Struct, context: Context) -> Exception | None:
-    """Run the pipeline; what has gone wrong, if something has."""
+    """Run the pipeline; returns its error, if any."""
     try:
         module.run(settings, context)
     except Exception as error:
@@ -148,7 +148,7 @@ class Reporter:
         self._thread.join()
 
     def tick(self) -> None:
-        """What is done every second."""
+        """Report progress and check for stop requests; called every second."""
         self._line.show(self._context.progress.counts())
         try:
             self._look_for_stop()
@@ -201,7 +201,7 @@ class Reporter:
 
 
 def sentence_of(error: BaseException) -> str:
-    """What an error says, in one line: our own sentence, if it is in there somewhere."""
+    """The message of an error on one line: that of a Penstock error in its chain, if there is one."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     text = str(error)

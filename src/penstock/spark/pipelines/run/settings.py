@@ -42,7 +42,7 @@ class RunLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     password: str = ""
 
     @property
-    def told(self) -> dict[str, str]:
+    def options(self) -> dict[str, str]:
         return {name: text for name, text in msgspec.structs.asdict(self).items() if text}
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingEntry(NamedTuple):
-    """Something that was written somewhere."""
+    """A setting and where it was written."""
 
     name: str
     value: Any
@@ -140,7 +140,7 @@ def _made(kind: type[Kind], values: dict[str, Any], problems: list[str]) -> Kind
 
 
 def _written(field: str) -> str:
-    """A field's name as people write it."""
+    """The name of a field as it is written in files."""
     return field.removesuffix("_ms")
 
 

@@ -59,7 +59,7 @@ def runs(broker: "Broker") -> dict[str, PipelineRun]:
 
 
 def claim(broker: "Broker", state: PipelineRun, now_ms: int) -> int:
-    """Take a name for a run, or raise ``PipelineRunning``; returns where its stop requests will be."""
+    """Claim a name for a run, or raise ``PipelineRunning``; returns the offset of its stop requests."""
     _check_free(state, runs(broker).get(state.name), now_ms)
     receipt = report(broker, state)
     offset = receipt.offset or 0
@@ -102,7 +102,7 @@ def shown_state(state: PipelineRun, now_ms: int) -> str:
 
 
 def ask_to_stop(broker: "Broker", state: PipelineRun, *, by: str, now_ms: int) -> None:
-    """Ask a run to end; it looks for such requests about once a second."""
+    """Ask a run to end; it checks for requests about once a second."""
     request = StopRequest(run=state.run, by=by, asked_ms=now_ms)
     broker.publish(TOPIC, msgspec.json.encode(request), key=f"{STOP}{state.name}")
 

@@ -9,13 +9,15 @@ paid once; ``warm_up`` pays it before the first caller.
 
 Whose permissions a query has: those of the caller, who sends its address and credentials.  Credentials of
 this process must not stand in for missing ones, so its environment may not contain any when Spark starts
-(``forget_credentials``).  The socket has mode 0600, and callers of other users are refused.
+(``forget_credentials``).  The socket has mode 0600, and callers of other users are refused.  The HTTP API of
+the server is such a caller, on behalf of others elsewhere: its sessions are restricted (``restricted.py``).
 
 Sessions also share Spark's catalog, so a statement that would change it is refused: callers could see
 each other's tables.  Queries, temporary views, EXPLAIN, SHOW and DESCRIBE are not affected.
 
 Limits: ``CONNECTIONS_MAX`` connections, ``QUERY_S_MAX`` seconds and ``ROWS_MAX`` rows for a query, ``IDLE_S``
-seconds between two requests; Spark limits the bytes of a result (``spark.driver.maxResultSize``).
+seconds between two requests, and for each piece of a result to be read; Spark limits the bytes of a result
+(``spark.driver.maxResultSize``).
 """
 
 import logging
@@ -26,21 +28,22 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
-import pyarrow as pa
 
-from penstock.client.login import KEY_VARIABLE
+from penstock.client.connections.login import KEY_VARIABLE
 from penstock.clock import Clock
 from penstock.errors import PenstockError, QueryFailed, QueryInvalid
-from penstock.spark.queries import sql_protocol as protocol
 from penstock.spark.queries.engine import LocalEngine
 from penstock.spark.queries.query_result import QueryResult
-from penstock.spark.queries.sql_protocol import is_same_user
+from penstock.spark.queries.quick_answers import quick_answer
+from penstock.spark.queries.session import protocol, restricted, result_forms
 from penstock.spark.queries.views import Tables
-from penstock.spark.runtime.connections import Address
+from penstock.spark.runtime.connections import SERVERS, Address
 from penstock.spark.runtime.error_messages import quoted, unlogged
+from penstock.transport.unix import is_same_user
+from penstock.wire import sql as wire
 from penstock.wire.native_bodies import encode_error
 
 if TYPE_CHECKING:
@@ -75,10 +78,11 @@ def forget_credentials() -> None:
 class SqlServer:
     """Listens until it is closed; use it with ``with``."""
 
-    def __init__(self, spark: "SparkSession", path: Path, clock: Clock) -> None:
+    def __init__(self, spark: "SparkSession", path: Path, clock: Clock, servers: str = SERVERS) -> None:
         assert KEY_VARIABLE not in os.environ, "call forget_credentials before Spark starts"
         self.path: Final = path
         self.clock: Final = clock
+        self.servers: Final = servers  # The broker of callers that do not name one.
         self.used_ms = clock.steady_ms()  # When the last request ended.
         self._spark = spark
         self._listener = listening(path)
@@ -156,6 +160,8 @@ class SqlConnection:
         self._socket = connection
         self._name = name  # Of its Spark jobs.
         self._engine: LocalEngine | None = None
+        self._restricted = False
+        self._address = Address()
         self._session: SparkSession | None = None
 
     def serve(self) -> None:
@@ -168,75 +174,108 @@ class SqlConnection:
         ):
             try:
                 while True:
-                    self._answer(protocol.receive(incoming, protocol.REQUESTS), out, worker)
+                    self._answer(protocol.receive(incoming, wire.REQUESTS), out, worker)
                     self._server.used_ms = self._clock.steady_ms()
             except (EOFError, OSError, ValueError, msgspec.MsgspecError):
                 return  # It has left, says nothing for long, or does not speak this protocol.
 
-    def _answer(self, request: protocol.Request, out: Any, worker: ThreadPoolExecutor) -> None:
+    def _answer(self, request: wire.Request, out: Any, worker: ThreadPoolExecutor) -> None:
         try:
-            result = self._waited(worker.submit(self._work, request))
+            result = self._waited(worker.submit(self._work, request), _seconds(request))
         except PenstockError as error:
             _refuse(out, error)
             return
-        if isinstance(result, QueryResult):
-            protocol.send(out, protocol.Done())
-            with pa.ipc.new_stream(out, result.table.schema) as writer:
-                writer.write_table(result.table)
-            out.flush()
+        if isinstance(result, QueryAnswer):
+            protocol.send(out, wire.Completed(truncated=result.truncated))
+            writer = protocol.ResultPieceWriter(out)
+            result_forms.write(result.rows, result.form, writer, truncated=result.truncated)
+            writer.finish()
         else:
             protocol.send(out, result)
 
-    def _waited(self, future: "Future[T]") -> T:
+    def _waited(self, future: "Future[T]", seconds: float) -> T:
         """The result; cancels the query if it takes too long, or if the caller leaves."""
-        until_ms = self._clock.steady_ms() + QUERY_S_MAX * 1000
+        until_ms = self._clock.steady_ms() + seconds * 1000
         while not wait([future], LOOK_S).done:
             if self._has_left():
-                self._cancel()
+                self._cancel(future)
                 raise EOFError
             if self._clock.steady_ms() >= until_ms:
-                self._cancel()
-                raise QueryFailed(why=f"it took longer than {QUERY_S_MAX:.0f} s")
+                self._cancel(future)
+                raise QueryFailed(why=f"it took longer than {seconds:.0f} s")
         return future.result()
 
     def _has_left(self) -> bool:
         readable, _, _ = select.select([self._socket], [], [], 0)
         return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
 
-    def _cancel(self) -> None:
-        self._spark.sparkContext.cancelJobGroup(self._name)
+    def _cancel(self, future: "Future[Any]") -> None:
+        """Until it has ended: a query that is still planned has no job to cancel yet."""
+        while not future.done():
+            self._spark.sparkContext.cancelJobGroup(self._name)
+            wait([future], LOOK_S)
 
     # In the worker's thread.
 
-    def _work(self, request: protocol.Request) -> "QueryResult | protocol.Reply":
+    def _work(self, request: wire.Request) -> "QueryAnswer | wire.Reply":
         self._spark.sparkContext.setJobGroup(self._name, "penstock sql", interruptOnCancel=True)
-        if isinstance(request, protocol.OpenSession):
-            self._session = self._spark.newSession()
-            self._engine = LocalEngine(Tables(self._session, Address(**request.options)))
-            return protocol.Done()
+        if isinstance(request, wire.OpenSession):
+            self._open(request)
+            return wire.Completed()
         if self._engine is None or self._session is None:
             raise QueryInvalid(why="open a session first")
-        if isinstance(request, protocol.RunQuery):
-            _check_statement(self._session, request.query)
-            return self._run(self._engine, request)
-        if isinstance(request, protocol.ListTables):
-            return protocol.TableNames(self._engine.names())
-        return protocol.TableColumns([(name, kind) for name, kind in self._engine.columns(request.table)])
+        if isinstance(request, wire.RunQuery):
+            return self._run(self._engine, self._session, request)
+        if isinstance(request, wire.ListTables):
+            return wire.TableNames(self._engine.names())
+        return wire.TableColumns([(name, kind) for name, kind in self._engine.columns(request.table)])
 
-    def _run(self, engine: LocalEngine, request: protocol.RunQuery) -> QueryResult:
-        wanted = ROWS_MAX + 1 if request.rows_max is None else min(request.rows_max, ROWS_MAX + 1)
-        result = engine.ask(request.query, wanted)
-        if len(result) > ROWS_MAX:
+    def _open(self, request: wire.OpenSession) -> None:
+        self._restricted = request.restricted
+        self._address = Address(**{"servers": self._server.servers} | request.options)
+        self._session = self._spark.newSession()
+        if request.restricted:
+            restricted.restrict(self._session)
+        tables = Tables(self._session, self._address, lake_tables=request.lake_tables)
+        self._engine = LocalEngine(tables)
+
+    def _run(self, engine: LocalEngine, session: "SparkSession", request: wire.RunQuery) -> "QueryAnswer":
+        wanted = ROWS_MAX if request.rows_max is None else min(request.rows_max, ROWS_MAX)
+        result = self._quick(request.query)
+        if result is None:
+            _check_statement(session, request.query, only_queries=self._restricted)
+            result = engine.ask(request.query, wanted + 1)
+        if request.rows_max is None and len(result) > ROWS_MAX:
             why = f"its result has more than {ROWS_MAX:,} rows; use --master local[*], or write it with Spark"
             raise QueryFailed(why=why)
-        return result
+        return QueryAnswer(result.first(wanted), request.form, len(result) > wanted)
+
+    def _quick(self, query: str) -> QueryResult | None:
+        """The answer of the broker to a query that needs no Spark; local callers have asked it before."""
+        if not self._restricted:
+            return None
+        with self._address.connect() as broker:
+            return quick_answer(broker, query)
+
+
+class QueryAnswer(NamedTuple):
+    """A result, and the form in which it is sent."""
+
+    rows: QueryResult
+    form: wire.Form
+    truncated: bool
+
+
+def _seconds(request: wire.Request) -> float:
+    asked = request.seconds_max if isinstance(request, wire.RunQuery) else None
+    return QUERY_S_MAX if asked is None else min(asked, QUERY_S_MAX)
 
 
 def _refuse(out: Any, error: PenstockError) -> None:
-    protocol.send(out, protocol.Refused(encode_error(error)))
+    protocol.send(out, wire.Refused(encode_error(error)))
 
 
-def _check_statement(session: "SparkSession", query: str) -> None:
+def _check_statement(session: "SparkSession", query: str, *, only_queries: bool) -> None:
     """Refuse statements that change what all sessions share; Spark reports syntax errors itself."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -245,6 +284,9 @@ def _check_statement(session: "SparkSession", query: str) -> None:
     try:
         plan = internals.sessionState().sqlParser().parsePlan(query)
     except (PySparkException, Py4JError):
+        return
+    if only_queries:
+        restricted.check_query(plan)
         return
     kind = plan.getClass().getSimpleName()
     if kind == "CreateViewCommand" and plan.viewType().toString().startswith("LocalTempView"):

@@ -1,4 +1,4 @@
-"""Runs queries on a warm Spark session of another process on this machine (``sql_server.py``).
+"""Runs queries on a warm Spark session of another process on this machine (``server.py``).
 
 Results come as Arrow and are held completely, as those of a session of one's own.  A connection
 that the server has closed because it was idle is opened again; closing it cancels its query.
@@ -12,11 +12,12 @@ from typing import BinaryIO, Final, TypeVar, cast
 import pyarrow as pa
 
 from penstock.errors import PenstockError, QueryFailed
-from penstock.spark.queries import sql_protocol as protocol
 from penstock.spark.queries.engine import ColumnInfo
 from penstock.spark.queries.query_result import QueryResult
-from penstock.spark.queries.sql_protocol import is_same_user
+from penstock.spark.queries.session import protocol
 from penstock.spark.runtime.connections import Address
+from penstock.transport.unix import is_same_user
+from penstock.wire import sql as wire
 from penstock.wire.native_bodies import decode_error
 
 CONNECT_S: Final = 2.0
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 def connected_engine(paths: Iterable[str], address: Address) -> "RemoteEngine | None":
-    """An engine at the first of these sockets that somebody listens on, if there is one."""
+    """An engine at the first of these sockets that a process listens on, if there is one."""
     for path in paths:
         engine = RemoteEngine(path, address)
         try:
@@ -60,7 +61,7 @@ class RemoteEngine:
         self._socket = connection
         self._incoming = cast("BinaryIO", connection.makefile("rb"))
         self._out = cast("BinaryIO", connection.makefile("wb"))
-        self._request(protocol.OpenSession(self._address.options))
+        self._request(wire.OpenSession(self._address.options))
 
     def close(self) -> None:
         if self._socket is not None:
@@ -72,20 +73,23 @@ class RemoteEngine:
 
     def ask(self, query: str, rows_max: int | None) -> QueryResult:
         def read() -> QueryResult:
-            self._request(protocol.RunQuery(query, rows_max))
-            with pa.ipc.open_stream(self._incoming) as reader:
-                return QueryResult(reader.read_all())
+            self._request(wire.RunQuery(query, rows_max))
+            content = protocol.ResultPieceReader(self._incoming)
+            with pa.ipc.open_stream(content) as reader:
+                result = QueryResult(reader.read_all())
+            content.finish()
+            return result
 
         return self._again_if_closed(read)
 
     def names(self) -> list[str]:
-        reply = self._again_if_closed(lambda: self._request(protocol.ListTables()))
-        assert isinstance(reply, protocol.TableNames)
+        reply = self._again_if_closed(lambda: self._request(wire.ListTables()))
+        assert isinstance(reply, wire.TableNames)
         return reply.names
 
     def columns(self, name: str) -> list[ColumnInfo]:
-        reply = self._again_if_closed(lambda: self._request(protocol.ListColumns(name)))
-        assert isinstance(reply, protocol.TableColumns)
+        reply = self._again_if_closed(lambda: self._request(wire.ListColumns(name)))
+        assert isinstance(reply, wire.TableColumns)
         return [ColumnInfo(*each) for each in reply.columns]
 
     def _again_if_closed(self, work: Callable[[], T]) -> T:
@@ -106,9 +110,10 @@ class RemoteEngine:
             self.close()
             raise QueryFailed(why="the process that keeps Spark running has ended; try again") from error
 
-    def _request(self, request: protocol.Request) -> protocol.Reply:
-        protocol.send(self._out, request)
-        reply: protocol.Reply = protocol.receive(self._incoming, protocol.REPLIES)
-        if isinstance(reply, protocol.Refused):
+    def _request(self, request: wire.Request) -> wire.Reply:
+        with suppress(BrokenPipeError):  # A server that refuses may have said why and left.
+            protocol.send(self._out, request)
+        reply: wire.Reply = protocol.receive(self._incoming, wire.REPLIES)
+        if isinstance(reply, wire.Refused):
             raise decode_error(reply.error)
         return reply
