@@ -1,12 +1,30 @@
 """What a broker refuses: the broker that is asked, and the error that is expected."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.model.message import Message
 from penstock.testing import TestBroker
+
+BAD_DURATIONS: list[Any] = [
+    "",
+    "5",
+    "soon",
+    "5 minutes",
+    "-5s",
+    "1h-5m",
+    "5x",
+    "m5",
+    "1e3s",
+    "٣s",
+    None,
+    True,
+    [],
+    float("nan"),
+]
 
 
 def with_orders(broker: TestBroker) -> TestBroker:

@@ -9,6 +9,7 @@ comments of ``src``.  (``test_docs.py`` checks the links between pages.)
     docs/x.md#heading       a heading of that page
     `frontends/http`        a directory
     decision 0012           a page in docs/decisions
+    rule 22                 a rule of docs/format/cluster.md
     `penstock.x.Name`       a module, or a name that is in the text of that module
 
 A name from the past is marked as such: it is followed by "(now ...)" or "(removed)".
@@ -31,13 +32,20 @@ FILE = re.compile(r"(?<![\w./*<>{-])((?:[\w.-]+/)*[a-z_]\w*\.(?:py|md))\b(?![.!]
 FOLDER = re.compile(r"`((?:[a-z_]+/)+[a-z_]*)`")
 DECISION = re.compile(r"\bdecisions?[ /](\d{4})\b|\[(\d{4})\]")
 DOTTED = re.compile(r"`penstock((?:\.\w+)+)(?:\(\))?`")
+RULES = re.compile(r"\brules?\s+\d+(?:(?:-|,\s|\sand\s)\d+)*", re.IGNORECASE)  # Rules 17, 21 and 26.
 HISTORIC = re.compile(r"`*\s+\((?:now\s|removed\))")
 LINK_TARGET = re.compile(r"\]\([^)]*\)")
 CALL = re.compile(r"\b(?:([A-Z_]\w+)\.)?(\w+)\(\)")  # In a diagram: Queues.receive().
 COMMENT = re.compile(r"(?:^|\s)# (.*)$", re.MULTILINE)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
-NOT_MODULES = {"penstock.json", "penstock.headers", "penstock.proto"}  # Files, and an option of Spark.
+NOT_MODULES = {
+    "penstock.json",
+    "penstock.headers",
+    "penstock.validation",
+    "penstock.proto",
+}  # Files, and an option of Spark.
+DIVIDED = ("broker", "client", "cluster", "frontends", "spark")
 NOT_FOLDERS = ("bin/", "test/", "tests/integration")  # Of Java and of the clients' repositories.
 
 
@@ -164,6 +172,22 @@ def test_a_bare_name_that_two_packages_have_means_the_one_of_the_same_package() 
     assert list(broken_references(ROOT / "README.md", "see `recovery.py`")) == ["recovery.py"]
 
 
+def test_every_rule_of_a_cluster_that_is_mentioned_by_number_exists() -> None:
+    page = (ROOT / "docs" / "format" / "cluster.md").read_text()
+    rules = {int(number) for number in re.findall(r"^(\d+)\. ", page, re.MULTILINE)}
+
+    mentioned = {
+        int(number)
+        for path in MODULES
+        for found in RULES.findall(path.read_text())
+        for number in re.findall(r"\d+", found)
+    }
+
+    assert rules == set(range(1, len(rules) + 1))
+    assert mentioned, "the pattern finds none"
+    assert mentioned <= rules
+
+
 def test_the_functions_in_the_diagrams_of_the_architecture_exist() -> None:
     blocks = FENCE.findall((ROOT / "docs" / "architecture.md").read_text())
     names = [name for _, block in blocks for name in CALL.findall(block)]
@@ -175,3 +199,14 @@ def test_the_functions_in_the_diagrams_of_the_architecture_exist() -> None:
 
     assert len(names) > 50
     assert [(owner, name) for owner, name in names if not is_there(owner, name)] == []
+
+
+def test_the_package_map_names_every_package() -> None:
+    """Of the packages in ``DIVIDED`` also those within."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    listed = page[page.index("## Package map") : page.index("## Layers")]
+    named = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", listed)}
+    packages = [path.parent.relative_to(SOURCE) for path in SOURCE.glob("*/**/__init__.py")]
+    wanted = {"/".join(each.parts[: 2 if each.parts[0] in DIVIDED else 1]) for each in packages}
+
+    assert sorted(wanted - named - {"cluster"}) == []  # Its modules are named one by one.

@@ -60,7 +60,9 @@ class Producer:
         if self.version == 1:
             receipt: Receipt = self.broker.append(topic, partition, data)
         else:
-            [receipt] = run(self.broker, "append_in_transaction", topic, [(partition, data)], True, self.name)
+            [receipt] = run(
+                self.broker, "append_in_transaction", topic, [(partition, data)], True, self.name, True
+            )
             if not isinstance(receipt, Receipt):
                 raise receipt
         self.sequences[place] = sequence + len(values)

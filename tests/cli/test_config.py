@@ -25,6 +25,13 @@ def test_every_setting_is_shown_with_its_value_and_its_origin(
     assert "topic.partitions 6 default" in done.lines
 
 
+def test_nothing_was_changed(cli: Cli) -> None:
+    done = cli("config", "show", "--changed")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "no setting differs from its default\n"
+
+
 def test_only_what_was_changed_as_json(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_LIMITS__RESUME", "1500ms")
 

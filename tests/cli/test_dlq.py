@@ -66,8 +66,8 @@ def test_show_has_each_letter_with_its_story(cli: Cli, failed: TestBroker) -> No
 
     assert done.lines[:3] == [
         "dead letter orders.dlq:0:0",
-        "was orders:0:0, in group shipping, 1 attempt",
-        "why ValueError: van too small",
+        "message orders:0:0, in group shipping, 1 attempt",
+        "error ValueError: van too small",
     ]
     assert done.lines[-2:] == ["key key-0", "value order 0"]
 

@@ -50,7 +50,7 @@ def test_describe_says_how_the_group_is_getting_on(cli: Cli, shipping: TestBroke
     assert fact(done.out, "oldest unacked").endswith(", failed with ValueError: \\x1b[2J van too small")
     assert fact(done.out, "consumers") == "worker-1"
     assert fact(done.out, "since start").startswith("7 delivered, 4 acked, 2 nacked")
-    assert done.lines[-2:] == ["partition floor end lag in flight again", "0 4 10 6 1 1"]
+    assert done.lines[-2:] == ["partition floor end lag in flight retrying", "0 4 10 6 1 1"]
     assert max(map(len, done.out.splitlines())) <= 80
 
 

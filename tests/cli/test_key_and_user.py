@@ -21,7 +21,7 @@ def test_a_key_is_printed_alone_and_then_never_again(cli: Cli, penstock: TestBro
         Grant(role="consumer", topics=["orders", "eu.*"], groups=["billing"]),
         Grant(role="producer", topics=["invoices"]),
     ]
-    assert listed.lines[0] == "id name may quota since (UTC)"
+    assert listed.lines[0] == "id name grants quota since (UTC)"
     assert listed.lines[1].startswith(f"{info.id} billing consumer:orders,eu.*:billing")
     assert made.out.strip() not in listed.out
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.spark.lake_rows import write_rows
 
 from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable
-from penstock.spark.lake.writing import write_rows
 from penstock.spark.records.arrow import decode_rows
 from penstock.testing import TestBroker
 
@@ -66,7 +66,7 @@ def test_a_check_that_finds_nothing(cli: Cli, table: LakeTable) -> None:
 
     assert done.code == 0
     assert done.lines == [
-        "orders every offset is there once",
+        "orders every offset exists once",
         "lake 10 records in 1 file",
         "log 2 offsets that are not archived yet",
     ]

@@ -68,7 +68,7 @@ def test_bench_measures_and_leaves_nothing_behind(cli: Cli, broker: penstock.Bro
 def test_bench_as_a_table_says_what_was_measured(cli: Cli, broker: penstock.Broker) -> None:
     done = cli("bench", "-n", "100", "--batch", "10", "--samples", "1")
 
-    assert done.lines[0] == "what messages a second bytes a second p50 p99"
+    assert done.lines[0] == "test messages messages/s bytes/s p50 p99"
     assert [line.split()[0] for line in done.lines[1:]] == ["publish", "consume", "latency"]
     assert done.err == "100 bytes each, batches of 10, durability memory; p50 and p99 of a call\n"
 

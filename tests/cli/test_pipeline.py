@@ -59,7 +59,7 @@ def test_list_has_what_runs_and_what_there_is(cli: Cli, archive: PipelineRun) ->
     done = cli("pipeline", "list")
 
     assert done.lines[:3] == [
-        "name state records rows/s lag what",
+        "name state records rows/s lag details",
         "archive running 12,000 400 1.5 s Archive topics to the lake, and …",
         "replay - Replay messages from lake and lo…",
     ]

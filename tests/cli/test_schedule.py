@@ -33,7 +33,7 @@ def test_list_shows_what_is_due_next(cli: Cli, penstock: TestBroker) -> None:
     one = cli("schedule", "list", "orders", "-o", "json")
 
     assert everything.lines == [
-        "id due (UTC) again value",
+        "id due (UTC) recurs value",
         "reports:0:s0 2026-01-01 01:00:00 0 1 * * * UTC weekly",
         "orders:0:s0 2026-01-01 03:00:00 \\x1b later",
     ]

@@ -62,7 +62,7 @@ def completed(line: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> list[str]
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("penstock sch", ["schedule"]),
+        ("penstock sch", ["schema", "schedule"]),
         ("penstock topic de", ["describe", "delete"]),
         ("penstock consume o", ["orders", "others"]),
         ("penstock consume orders --group s", ["shipping"]),

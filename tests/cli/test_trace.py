@@ -62,7 +62,8 @@ def test_what_is_no_id_is_one_sentence(text: str, cli: Cli, servers: list[str]) 
     assert done.code == 2
     assert done.err == (
         f"penstock trace: invalid value for 'TOPIC:PARTITION:OFFSET': {text!r} is not an id such as "
-        "orders:0:7, orders:0:s3 of a schedule, or the UUID of a KQueue client; see --help\n"
+        "orders:0:7, orders:0:s3 of a schedule, orders-0@7 of a Kafka client, or the UUID of a client of SQS "
+        "or KQueue; see --help\n"
     )
     assert servers == []
 

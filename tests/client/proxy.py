@@ -6,14 +6,14 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from penstock.client.url import server_address
+from penstock.client.connections.url import server_addresses
 
 
 class Proxy:
     """Passes bytes on, both ways; use it with ``async with``."""
 
     def __init__(self, url: str) -> None:
-        self._server = server_address(url)
+        [self._server] = server_addresses(url)
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self.swallow = False  # What the server answers next is lost, and the connection with it.
         self.stays_away = False  # After that, nobody gets through until ``away`` is False again.

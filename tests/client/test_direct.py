@@ -16,7 +16,7 @@ from tests.client.served import VirtualServer
 
 import penstock
 from penstock.client import blocking_connection, direct
-from penstock.client.exchange import Encode
+from penstock.client.connections.exchange import Encode
 from penstock.client.sync import RemoteBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import (
@@ -270,9 +270,10 @@ def test_what_goes_by_the_channel_says_nothing_of_what_goes_by_the_loop(server: 
         publisher.server.unasked += 1  # By another thread, a moment ago.
         unit = sender.single(sender.metadata, [b"x"], native.ACKS_DURABLE)
         assert unit is not None
-        assert broker._direct.channel is not None
+        slot = broker._direct._home
+        assert slot.channel is not None
 
-        receipts = broker._direct._publish(broker._direct.channel, sender, unit, sender.metadata)
+        receipts = broker._direct._publish(slot, slot.channel, sender, unit, sender.metadata, None, 0)
 
         assert isinstance(receipts, list)
         assert publisher.server.unasked_taken < publisher.server.unasked

@@ -19,7 +19,8 @@ import pytest
 from tests.client.served import VirtualServer
 
 import penstock
-from penstock.client import blocking_connection, direct, exchange, portal, sync
+from penstock.client import blocking_connection, direct, portal, sync
+from penstock.client.connections import exchange
 from penstock.client.publish import publisher, requests, sender, units
 from penstock.client.sync import RemoteBroker
 from penstock.errors import Closed

@@ -529,7 +529,7 @@ async def test_another_protocol_is_recognised() -> None:
 
 
 async def test_a_silent_server_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.client.connection.SILENCE_S", 0.02)
+    monkeypatch.setattr("penstock.client.connections.connection.SILENCE_S", 0.02)
     async with Scripted() as server, aio.connect(server.url) as broker:
         topics = begin(broker.topics())
         assert (await server.request()).opcode == native.CALL

@@ -18,6 +18,7 @@ import msgspec
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from tests.client.served import VirtualServer
+from tests.contract.one_step import result_of
 from tests.contract.over_http import error_of
 
 from penstock.api.broker import Broker
@@ -92,12 +93,7 @@ class Calling:
         """Work that waits for nothing."""
         if self.closed:
             raise Closed(what="broker")
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        raise AssertionError("it is over at once")
+        return result_of(work)
 
     def close(self, timeout_ms: int | None) -> None:
         """End the streams, and hang up."""

@@ -10,14 +10,14 @@ does not have (producers, stream groups, staged batches) is not here.
 import base64
 import http.client
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 from tests.client.served import VirtualServer
+from tests.contract.one_step import at_once, result_of
 
 from penstock import errors
 from penstock.api.broker import Broker
@@ -31,6 +31,7 @@ from penstock.model.info import (
     DeadLetter,
     DeadLetterErrors,
     GroupInfo,
+    OpenTransaction,
     Redrive,
     ScheduledMessage,
     TopicInfo,
@@ -42,7 +43,6 @@ from penstock.types import LANES
 from penstock.wire.records import LANE_MASK, LANE_SHIFT, Record
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 WAIT_S_MAX = 60  # Of one request; who waits longer asks again.
 CODES = {
@@ -51,17 +51,6 @@ CODES = {
     if issubclass(kind, PenstockError)
 }
 Document = dict[str, Any]
-
-
-def at_once(function: Callable[P, T]) -> Callable[P, Work[T]]:
-    """A request as the work that a facade hands to its driver."""
-
-    @wraps(function)
-    def work(*args: P.args, **options: P.kwargs) -> Work[T]:
-        yield from ()
-        return function(*args, **options)
-
-    return work
 
 
 class HttpServer(VirtualServer):
@@ -93,17 +82,14 @@ class Asking:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
         self.closed = False
+        self.transactions: dict[tuple[Any, ...], str] = {}  # Their names in paths.
+        self.receipts: dict[tuple[Any, ...], str] = {}  # Of all messages, for transactions.
 
     def run(self, work: Work[T]) -> T:
         """Work that waits for nothing."""
         if self.closed:
             raise Closed(what="broker")
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        raise AssertionError("it is over at once")
+        return result_of(work)
 
     def close(self, timeout_ms: int | None) -> None:
         """Hang up."""
@@ -196,6 +182,39 @@ class HttpOperations:
             if not result["ok"]:
                 raise error_of(result["problem"])
         return [receipt_of(topic, result) for result in answer["results"]]
+
+    # Transactions.
+
+    @at_once
+    def begin_transaction(self, transactional_id: str | None, abort_after: Any) -> OpenTransaction:
+        told = self._ask("POST", at("transactions"), {"id": transactional_id, "timeout": abort_after})
+        producer_id, epoch, _ = told["transaction"].split(".")
+        self._asking.transactions[told["id"], int(producer_id), int(epoch)] = told["transaction"]
+        return OpenTransaction(transactional_id=told["id"], producer_id=int(producer_id), epoch=int(epoch))
+
+    @at_once
+    def publish_in_transaction(self, topic: str, messages: list[Message], *which: Any) -> list[Receipt]:
+        path = at("transactions", self._asking.transactions[which], "topics", topic, "publish")
+        answer = self._ask("POST", path, {"messages": [written(each) for each in messages]})
+        return [receipt_of(topic, result) for result in answer["results"]]
+
+    @at_once
+    def ack_in_transaction(self, topic: str, group: str, runs: list[Any], *which: Any) -> None:
+        places = [(number, lease, at) for number, lease, start, end in runs for at in range(start, end)]
+        receipts = [self._asking.receipts[topic, group, *place] for place in places]
+        name = self._asking.transactions[which]
+        path = at("transactions", name, "topics", topic, "groups", group, "ack")
+        assert self._ask("POST", path, {"receipts": receipts}) == {"acknowledged": len(receipts)}
+
+    @at_once
+    def commit_transaction(self, *which: Any) -> None:
+        answer = self._ask("POST", at("transactions", self._asking.transactions[which], "commit"))
+        assert answer == {"state": "committed"}
+
+    @at_once
+    def abort_transaction(self, *which: Any) -> None:
+        answer = self._ask("POST", at("transactions", self._asking.transactions[which], "abort"))
+        assert answer == {"state": "aborted"}
 
     # Groups.
 
@@ -343,9 +362,19 @@ class HttpConsumer:
 
     def _message(self, told: Document) -> Any:
         record = record_of(told)
-        place = told["topic"], told["partition"], self._group, 0, record.offset, record.offset + 1
-        [message] = self._wrap(Delivery(*place, told["attempt"], self.settler), [record])
+        # The attempt stands for the lease, which the API does not tell.
+        lent = (
+            told["topic"],
+            told["partition"],
+            self._group,
+            told["attempt"],
+            record.offset,
+            record.offset + 1,
+        )
+        [message] = self._wrap(Delivery(*lent, told["attempt"], self.settler), [record])
         self._receipts[message.partition, message.offset, message.attempt] = told["receipt"]
+        place = (self._topic, self._group, message.partition, message.attempt, message.offset)
+        self._asking.receipts[place] = told["receipt"]
         return message
 
     def _receipt(self, message: Any) -> str:
@@ -378,6 +407,10 @@ class HttpConsumer:
     @at_once
     def extend(self, message: Any, duration: Any) -> None:
         self._post("extend", receipt=self._receipt(message), duration=duration)
+
+    @at_once
+    def answered(self, runs: list[Any]) -> None:
+        """The server has settled them."""
 
     @at_once
     def close(self) -> None:

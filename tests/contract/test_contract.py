@@ -3,6 +3,7 @@
 Each claim in one test, in few words; the corners of each are in tests/unit.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -24,10 +25,19 @@ from penstock.errors import (
     StagedMissing,
     TopicExists,
     TopicNotFound,
+    TransactionAborted,
+    TransactionNotOpen,
 )
 from penstock.model.info import DeliveryState
+from penstock.model.schemas import NewSchema
 from penstock.testing import TestBroker
 from penstock.wire.records import decode_batch
+
+
+@dataclass
+class Order:
+    id: int
+    lines: list[str]
 
 
 class Opener(Protocol):
@@ -54,6 +64,24 @@ def test_a_batch_is_published_in_order(broker: TestBroker) -> None:
 
     assert [receipt.offset for receipt in receipts] == [0, 1, None]
     assert [message.value for message in broker.read("orders")] == [b"0", b"1"]
+
+
+def test_objects_and_text_are_published_and_read(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    order = Order(7, ["a book"])
+
+    broker.publish("orders", json=order)
+    broker.publish("orders", text="zwei Bücher")
+    broker.publish_batch("orders", [Message(json={"id": 8, "lines": []}), Message(text="x")])
+    with pytest.raises(InvalidValue, match="exactly one"):
+        broker.publish("orders", b"x", text="x")
+    first, second, third, fourth = broker.consumer("orders").receive(4)
+
+    assert (first.json(Order), first.json()) == (order, {"id": 7, "lines": ["a book"]})
+    assert (second.text, third.json(Order), fourth.text) == ("zwei Bücher", Order(8, []), "x")
+    with pytest.raises(InvalidValue, match="JSON is malformed"):
+        second.json()
+    assert broker.peek("orders", 4)[0].json(Order) == order
 
 
 def test_acked_is_done(broker: TestBroker) -> None:
@@ -196,6 +224,72 @@ def test_a_repeat_within_the_window_is_a_duplicate(broker: TestBroker) -> None:
     assert not broker.publish("orders", b"x", dedup_id="a").duplicate
 
 
+def test_a_message_has_the_key_and_the_headers_that_it_was_published_with(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x", key="anna", headers={"colour": "blue"})
+
+    [message] = broker.consumer("orders").receive()
+
+    assert (message.key, message.value, message.headers) == (b"anna", b"x", {"colour": "blue"})
+
+
+def test_a_message_that_was_given_back_comes_again_after_its_delay(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x")
+    consumer = broker.consumer("orders")
+
+    consumer.receive()[0].nack(delay="10s")
+
+    assert consumer.receive(wait="9s") == []
+    [again] = consumer.receive(wait="1s")
+    assert (again.value, again.attempt) == (b"x", 2)
+    again.ack()
+    assert broker.depth("orders", "default") == 0
+
+
+def test_a_message_goes_to_the_dead_letter_topic_after_its_last_attempt_and_back(broker: TestBroker) -> None:
+    broker.create_topic("failed")
+    broker.create_topic("orders", dead_letter_topic="failed")
+    broker.publish("orders", b"poison", key="anna")
+    consumer = broker.consumer("orders", max_attempts=2)
+
+    for attempt in (1, 2):
+        [message] = consumer.receive(wait="1m")
+        assert message.attempt == attempt
+        message.nack(delay="0s")
+
+    assert consumer.receive(wait="1m") == []
+    assert broker.depth("orders", "default") == 0
+    letters = broker.consumer("failed", visibility_timeout="1s")
+    assert [(letter.key, letter.value) for letter in letters.receive()] == [(b"anna", b"poison")]
+    broker.advance("1s")
+    assert broker.redrive("orders").redriven == 1
+    assert [(message.value, message.attempt) for message in consumer.receive()] == [(b"poison", 1)]
+
+
+def test_equal_keys_of_an_ordered_group_are_delivered_one_after_the_other(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [Message(value, key=value[:1]) for value in (b"r1", b"r2", b"b1")])
+    consumer = broker.consumer("orders", ordered=True)
+
+    [red], [blue] = consumer.receive(), consumer.receive()
+
+    assert (red.value, blue.value, consumer.receive()) == (b"r1", b"b1", [])
+    red.ack()
+    assert [message.value for message in consumer.receive()] == [b"r2"]
+
+
+def test_what_is_purged_is_not_delivered(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    consumer = broker.consumer("orders")
+    broker.publish_batch("orders", [b"0", b"1", b"2"])
+
+    assert broker.purge("orders", "default") == 3
+    broker.publish("orders", b"3")
+
+    assert [message.value for message in consumer.receive(10)] == [b"3"]
+
+
 def test_what_outlived_its_time_is_not_delivered(broker: TestBroker) -> None:
     broker.create_topic("orders")
     broker.publish_batch("orders", [Message(b"short", ttl="1s"), Message(b"long", ttl="1h")])
@@ -218,6 +312,18 @@ def test_a_delayed_message_comes_when_it_is_due(broker: TestBroker) -> None:
     assert broker.clock.steady_ms() - kept.timestamp == 1_800_000
     assert [message.value for message in consumer.receive(10, wait="1h")] == [b"moved"]
     assert broker.cancel(kept.id) == "delivered"
+
+
+def test_a_message_with_a_delay_waits_for_its_time(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    consumer = broker.consumer("orders")
+    broker.publish("orders", b"later", delay="15m")
+    broker.publish("orders", b"now")
+
+    consumer.receive(10)[0].ack()
+
+    assert consumer.receive(10, wait="899s") == []
+    assert [message.value for message in consumer.receive(10, wait="1s")] == [b"later"]
 
 
 def test_a_recurring_message_comes_again_and_again(broker: TestBroker) -> None:
@@ -715,3 +821,148 @@ def test_a_list_is_not_the_name_of_a_topic(broker: TestBroker) -> None:
 
     with pytest.raises(InvalidName, match="name of one topic"):
         broker.consumer(["a", "b"])  # type: ignore[arg-type]
+
+
+# Transactions.
+
+
+def test_a_transaction_takes_effect_as_a_whole(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.create_topic("bills", partitions=2)
+    broker.publish_batch("orders", [b"1", b"2", b"3"])
+    consumer, reader = broker.consumer("orders"), broker.consumer("bills")
+    first, second, third = consumer.receive(3)
+
+    with broker.transaction("billing", timeout="5m") as transaction:
+        receipt = transaction.publish("bills", b"a", key="k", headers={"h": "v"}, priority="high", ttl="1h")
+        receipts = transaction.publish_batch("bills", [b"b", Message(b"c", partition=1)])
+        transaction.ack(first)
+        transaction.ack([second])
+
+        assert (reader.receive(3), broker.read("bills")) == ([], [])
+        assert broker.depth("orders", "default") == 3
+
+    found = {message.id: message for message in reader.receive(3)}
+    assert set(found) == {receipt.id, *(each.id for each in receipts)}
+    assert (found[receipt.id].headers, found[receipt.id].priority) == ({"h": "v"}, "high")
+    assert broker.depth("orders", "default") == 1
+    assert [event.event for event in broker.trace(first.id).events].count("acked") == 1
+    with pytest.raises(AlreadySettled):
+        first.ack()
+    third.ack()
+    assert consumer.receive(wait="1h") == []
+
+
+def test_an_aborted_transaction_leaves_nothing_and_its_messages_stay_held(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.create_topic("bills")
+    broker.publish("orders", b"1")
+    consumer = broker.consumer("orders")
+    [message] = consumer.receive()
+
+    with broker.transaction() as transaction:
+        transaction.publish("bills", b"a")
+        transaction.ack(message)
+        transaction.abort()
+    broker.publish("bills", b"b")
+
+    assert [stored.value for stored in broker.read("bills")] == [b"b"]
+    assert [received.value for received in broker.consumer("bills").receive(2)] == [b"b"]
+    message.ack()
+    assert broker.depth("orders", "default") == 0
+
+
+def test_a_block_that_raises_aborts_its_transaction(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.create_topic("bills")
+    broker.publish("orders", b"1")
+    [message] = broker.consumer("orders").receive()
+
+    with pytest.raises(ValueError, match="no good"), message, broker.transaction() as transaction:
+        transaction.publish("bills", b"a")
+        transaction.ack(message)
+        raise ValueError("no good")
+    with broker.transaction() as transaction:
+        transaction.publish("bills", b"b")
+
+    assert [stored.value for stored in broker.read("bills")] == [b"b"]
+    assert broker.describe_group("orders", "default").nacked == 1
+    with pytest.raises(TransactionNotOpen):
+        transaction.publish("bills", b"c")
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(broker: TestBroker) -> None:
+    broker.create_topic("bills")
+    transaction = broker.transaction(timeout="10s")
+    transaction.begin()
+    transaction.publish("bills", b"a")
+    broker.publish("bills", b"b")
+    assert broker.read("bills") == []
+
+    broker.advance("11s")
+
+    assert [stored.value for stored in broker.read("bills")] == [b"b"]
+    with pytest.raises(TransactionAborted):
+        transaction.commit()
+
+
+def test_a_second_transaction_of_an_id_aborts_the_first(broker: TestBroker) -> None:
+    broker.create_topic("bills")
+    first, second = broker.transaction("billing"), broker.transaction("billing")
+    first.begin()
+    first.publish("bills", b"a")
+
+    with second:
+        second.publish("bills", b"b")
+        with pytest.raises(TransactionAborted):
+            first.publish("bills", b"c")
+
+    first.abort()
+    assert [stored.value for stored in broker.read("bills")] == [b"b"]
+
+
+def test_a_commit_fails_as_a_whole_if_an_acked_message_was_lost(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.create_topic("bills")
+    broker.publish_batch("orders", [b"1", b"2"])
+    consumer = broker.consumer("orders", visibility_timeout="30s")
+    [first] = consumer.receive()
+    broker.advance("31s")
+    [second] = consumer.receive()
+
+    with pytest.raises(LeaseLost), broker.transaction() as transaction:
+        transaction.publish("bills", b"a")
+        transaction.ack([first, second])
+
+    assert broker.read("bills") == []
+    second.ack()
+    assert broker.depth("orders", "default") == 1
+
+
+def test_messages_of_a_transaction_have_no_delay(broker: TestBroker) -> None:
+    broker.create_topic("bills")
+
+    with broker.transaction() as transaction:
+        with pytest.raises(InvalidValue, match="delay"):
+            transaction.publish_batch("bills", [Message(b"a", delay="1h")])
+        with pytest.raises(TransactionNotOpen):  # What failed may be there in part.
+            transaction.commit()
+
+    assert broker.read("bills") == []
+
+
+def test_values_are_read_by_the_schema_of_their_topic(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    assert [value.json for value in broker.read_values("orders", [b"\0\0\0\0\1\x0e"])] == [None]
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    made = broker.register_schema("orders-value", NewSchema(schema=schema))
+    head = b"\0" + made.id.to_bytes(4, "big")
+
+    good, bad, plain = broker.read_values("orders", [head + b"\x0e", head, b"{}"])
+
+    assert (good.version, good.type, good.json, good.problem) == (1, "AVRO", '{"id":7}', "")
+    assert (bad.json, plain.json) == (None, None)
+    assert "ends too early" in bad.problem
+    assert "AVRO values begin with a zero byte" in plain.problem
+    with pytest.raises(TopicNotFound):
+        broker.read_values("payments", [b"x"])

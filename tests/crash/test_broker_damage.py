@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
+from tests.logs import undecodable
 
 from penstock.config.broker import BrokerConfig
 from penstock.errors import PenstockError, TopicDamaged
 from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
-from penstock.wire.records import encode_values, seal_batch
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
 
@@ -225,14 +225,6 @@ def test_a_topic_is_offline_if_the_snapshot_of_a_trimmed_journal_is_damaged() ->
             broker.read("orders")
         broker.create_topic("others")
         assert [problem.kind for problem in broker.stats().problems] == ["topic_offline"]
-
-
-def undecodable() -> bytearray:
-    """A batch with a right checksum whose records are no gzip, as Kafka's clients could send it once."""
-    batch = encode_values([b"x" * 100], 1000, 1)
-    batch[70:80] = bytes(10)
-    seal_batch(batch)
-    return batch
 
 
 def test_batches_that_nobody_can_decode_keep_nobody_from_what_is_around_them() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.logs import rewritten
 
 from penstock.errors import DiskFull, PenstockError, StorageFailed
 from penstock.log.files import SystemFiles
@@ -51,7 +52,7 @@ def workload(files: FaultyFiles, promises: Promises) -> None:
     log.roll()
     promises.durable = log.high
     promises.thinned = log.end
-    log.rewrite(lambda record: record.offset % 2 == 0, log.end)
+    rewritten(log, lambda record: record.offset % 2 == 0, log.end)
     promises.surely_thinned = log.end
     for number in range(12, 16):
         publish(log, promises, number)
@@ -221,7 +222,7 @@ def run_with_second_tries(at: int) -> tuple[list[Record], int]:
         steps.append(partial(log.append, batch))
     steps += [
         log.roll,
-        lambda: log.rewrite(lambda record: record.offset % 3 > 0, log.end),
+        lambda: rewritten(log, lambda record: record.offset % 3 > 0, log.end),
         lambda: log.delete_before(5),
     ]
     for step in steps:

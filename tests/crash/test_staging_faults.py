@@ -17,6 +17,7 @@ from tests.staged import batch, stage, values_of
 
 from penstock.broker.journal import intents
 from penstock.broker.publish import staging
+from penstock.config.broker import Durability
 from penstock.errors import PenstockError
 from penstock.log.files import Files
 from penstock.testing.files import CrashDisk, Fault
@@ -36,6 +37,8 @@ def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 class Job(faults.Job):
     """A job that is run again until it has succeeded."""
 
+    durability: Durability = "fsync"  # Of its topic.
+
     def __init__(self, files: Files) -> None:
         super().__init__(files)
         self.answered: set[int] = set()
@@ -53,7 +56,7 @@ class Job(faults.Job):
 
     def attempt(self, version: int) -> None:
         broker = self.broker = self.broker or self.open()
-        self.create("orders", 2, "fsync")
+        self.create("orders", 2, self.durability)
         self.create(STAGING, 1, "os")
         staged: dict[str, list[tuple[int, int]]] = {}
         for task in range(2):
@@ -61,6 +64,12 @@ class Job(faults.Job):
         broker.publish_staged("orders", "job", version, staged)
         self.answered.add(version)
         broker.advance("2s")
+
+
+class UnsyncedJob(Job):
+    """Its publishes do not wait for the disk, but what they have answered is there all the same."""
+
+    durability: Durability = "os"
 
 
 def parts(version: int, task: int) -> list[tuple[int, bytes]]:
@@ -83,7 +92,7 @@ def rows(versions: set[int]) -> Counter[bytes]:
 
 def check(disk: CrashDisk, job: Job) -> None:
     """Open on healthy files: what was answered is there; run again, everything is, once."""
-    healthy = Job(disk)
+    healthy = type(job)(disk)
     healthy.clock = job.clock
     broker = healthy.broker = healthy.open()
     if "orders" in broker.topics():
@@ -101,9 +110,10 @@ def check(disk: CrashDisk, job: Job) -> None:
     broker.close()
 
 
-def test_undisturbed_every_row_is_there_once() -> None:
+@pytest.mark.parametrize("make", [Job, UnsyncedJob])
+def test_undisturbed_every_row_is_there_once(make: type[Job]) -> None:
     disk = CrashDisk()
-    job = Job(disk)
+    job = make(disk)
     job.run()
 
     assert job.answered == set(VERSIONS)
@@ -114,7 +124,10 @@ def test_undisturbed_every_row_is_there_once() -> None:
 # The thread that syncs a log of durability "os" ends with the process, too.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.slow
+@pytest.mark.parametrize("make", [Job, UnsyncedJob])
 @pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
 @either_end
-def test_a_fault_at_any_file_operation_leaves_every_row_once(fault: Fault, power: bool) -> None:
-    try_each_operation(Job, check, fault, power=power, stride=STRIDE)
+def test_a_fault_at_any_file_operation_leaves_every_row_once(
+    fault: Fault, power: bool, make: type[Job]
+) -> None:
+    try_each_operation(make, check, fault, power=power, stride=STRIDE)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.transactional import Producer, batch, committed, run
 
-from penstock.errors import ProducerFenced
+from penstock.errors import LeaseLost, ProducerFenced
 from penstock.log.files import SystemFiles
 from penstock.testing import ManualClock, TestBroker
 
@@ -41,6 +41,14 @@ def write(directory: Path) -> None:
     for number, commit in enumerate((True, False, True)):
         fourth.write("payments", b"dora %d" % number)
         fourth.end(commit)
+    broker.create_topic("tasks", retention=None)
+    broker.publish_batch("tasks", [b"1", b"2"])
+    [task] = broker.consumer("tasks", visibility_timeout="10m").receive()
+    opened = run(broker, "begin_transaction", "emil", "10m")
+    which = "emil", opened.producer_id, opened.epoch
+    run(broker, "publish_in_transaction", "tasks", [b"3"], *which)
+    acked = (task.partition, task.delivery.lease, task.offset, task.offset + 1)
+    run(broker, "ack_in_transaction", "tasks", "default", [acked], *which)
     (directory / "LOCK").unlink()
 
 
@@ -102,6 +110,19 @@ def test_the_end_of_an_epoch_is_known(broker: TestBroker) -> None:
         dora.commit()
 
         assert committed(broker, "payments") == [b"dora 0", b"dora 2", b"dora 3"]
+
+
+def test_acks_of_an_open_transaction_are_read_and_their_leases_are_lost(broker: TestBroker) -> None:
+    with broker:
+        if "tasks" not in broker.topics():
+            return  # Versions 1 and 2 knew nothing of that.
+        emil = producer(broker, "emil", 0)
+        with pytest.raises(LeaseLost):
+            run(broker, "commit_transaction", "emil", emil.id, emil.epoch)
+
+        consumer = broker.consumer("tasks")
+        received = consumer.receive(5, wait="1h")
+        assert sorted(message.value for message in received) == [b"1", b"2"]
 
 
 if __name__ == "__main__":

@@ -1,21 +1,26 @@
-"""Runs a Dockerfile's COPY and RUN lines without a container engine, in an empty directory.
+"""Carries out a Dockerfile without a container engine: its lines run with chroot in a directory with Debian.
 
-Absolute paths of the image (/opt, /wheels, /src) become directories below that one.  Lines that change the
-system (apt-get, users) are left out: they are Debian's, and the machine has what they install.
+All stages share this directory, so ``COPY --from`` has nothing to do.  The image of Python is replaced by
+Debian's Python, which debootstrap installs.
 """
 
 import os
-import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "deploy" / "Dockerfile"
-OF_THE_SYSTEM: Final = ("apt-get", "groupadd", "install -d")
+PACKAGES: Final = (
+    "python3,python3-venv,python3-dev,python-is-python3,ca-certificates"  # As the image of Python.
+)
+OF_THE_HOST: Final = (
+    "etc/resolv.conf",
+    "etc/hosts",
+    "etc/ssl/certs/ca-certificates.crt",
+)  # To reach an index.
 
 
 def instructions(text: str) -> Iterator[tuple[str, str, str]]:
@@ -30,25 +35,59 @@ def instructions(text: str) -> Iterator[tuple[str, str, str]]:
             yield stage, word, rest.strip()
 
 
-def run(directory: Path, *stages: str) -> None:
-    """Carry out the stages in order; raises if a command fails."""
-    source = directory / "src"
-    source.mkdir()
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    for stage, word, rest in instructions(FILE.read_text()):
-        if stage not in stages:
-            continue
-        if word == "COPY" and not rest.startswith("--from"):
-            *names, _ = rest.split()
-            for name in names:
-                copied = ROOT / name
-                if copied.is_dir():
-                    shutil.copytree(
-                        copied, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
-                    )
-                else:
-                    shutil.copy(copied, source)
-        elif word == "RUN" and not rest.startswith(OF_THE_SYSTEM):
-            command = re.sub(r"(?<![\w.])/(opt|wheels)", rf"{directory}/\1", rest)
-            command = re.sub(r"^python ", f"{sys.executable} ", command)
-            subprocess.run(["sh", "-c", command], cwd=source, env=environ, check=True, timeout=1800)
+def bare_debian(root: Path) -> None:
+    """A Debian with Python and nothing else."""
+    make = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(root)]
+    subprocess.run(make, check=True, timeout=1800, stdout=subprocess.DEVNULL)
+    for name in OF_THE_HOST:
+        if Path("/", name).exists():
+            shutil.copyfile(Path("/", name), root / name)
+
+
+class Image:
+    """What the stages have made so far."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        self._directory = "/"
+
+    def build(self, *stages: str) -> None:
+        """Carry out the lines of these stages; raises if a command fails."""
+        pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        for stage, word, rest in instructions(FILE.read_text()):
+            if stage not in stages:
+                continue
+            if word == "WORKDIR":
+                self._directory = rest
+                self.inside(rest).mkdir(parents=True, exist_ok=True)
+            elif word == "ENV":
+                settings = dict(each.split("=", 1) for each in rest.split())
+                self.environ |= {
+                    name: value.replace("$PATH", self.environ["PATH"]) for name, value in settings.items()
+                }
+            elif word == "COPY" and not rest.startswith("--from"):
+                *names, target = rest.split()
+                for name in names:
+                    self._copy(ROOT / name, self.inside(self._directory) / target)
+            elif word == "RUN":
+                self.run(rest, pip)
+
+    def run(self, command: str, more: Mapping[str, str] | None = None) -> str:
+        """What a command prints, in the directory of the image."""
+        in_place = f"cd {self._directory} && {command}"
+        done = subprocess.run(
+            ["chroot", self.root, "sh", "-c", in_place], env={**self.environ, **(more or {})},
+            stdout=subprocess.PIPE, text=True, check=True, timeout=3600,
+        )  # fmt: skip
+        return done.stdout
+
+    def inside(self, path: str) -> Path:
+        """Where the host has a path of the image."""
+        return self.root / path.lstrip("/")
+
+    def _copy(self, source: Path, target: Path) -> None:
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        else:
+            shutil.copy(source, target)

@@ -1,13 +1,23 @@
-"""The compose files: what they mount exists, and their settings are those of a server that starts."""
+"""The compose files: what they mount exists, and their settings are those of a server that starts.
+
+compose-go, which Docker Compose is made of, validates them where it is installed: in a checkout of
+github.com/compose-spec/compose-go (v2.16.2), go build -o /usr/local/bin/compose-go ./cmd
+"""
 
 import re
+import shutil
+import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from tests.store import stores
 
+from penstock.clock import SystemClock
 from penstock.config.loading import load
+from penstock.store.opening import open_store
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "compose"
 IMAGE: Final = (FOLDER.parent / "Dockerfile").read_text()
@@ -53,6 +63,27 @@ def test_a_cluster_has_three_nodes_with_numbers_of_their_own() -> None:
     numbers = [node["environment"]["PENSTOCK_CLUSTER__NODE"] for node in nodes("cluster.yml").values()]
 
     assert numbers == ["1", "2", "3"]
+
+
+def test_a_node_of_the_cluster_accepts_its_store() -> None:
+    [*_, node] = nodes("cluster.yml").values()
+    options = node["environment"]["PENSTOCK_CLUSTER__STORE"].partition("@store/penstock")[2]
+
+    with stores.postgresql() as url, closing(open_store(url + options, SystemClock())) as store:
+        assert store.create("name", b"content")
+
+
+@pytest.mark.skipif(shutil.which("compose-go") is None, reason="there is no compose-go here")
+@pytest.mark.parametrize("name", FILES)
+def test_compose_accepts_the_files(name: str, tmp_path: Path) -> None:
+    required = re.compile(r"\$\{\w+:\?[^}]*\}")  # compose-go alone reads no environment.
+    (tmp_path / name).write_text(required.sub("given", (FOLDER / name).read_text()))
+
+    done = subprocess.run(
+        ["compose-go", tmp_path / name], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_grafana_and_prometheus_are_set_up() -> None:

@@ -9,6 +9,7 @@ from tests.server.conversations import kqueue_pieces, native_pieces, numbered, t
 
 from penstock.broker.access.access import AccessBook
 from penstock.broker.journal.intents import Finished
+from penstock.broker.kafka.group_configs import GroupConfigBook
 from penstock.broker.storage.checked_json import encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.cluster.core.metadata import State
@@ -20,6 +21,7 @@ from penstock.frontends.kafka.apis import APIS
 from penstock.groups.transactions import Transaction
 from penstock.log.index import IndexHead, SegmentIndex, encode_index, encode_lanes
 from penstock.schedule import entries
+from penstock.schemas.registry import SchemaBook
 from penstock.wire import native
 from penstock.wire.compression import compress
 from penstock.wire.kafka.codec import encode
@@ -123,6 +125,47 @@ def objects() -> list[bytes]:
     return [*whole, *(data.partition(b"\n")[2] for data in whole), msgspec.json.encode(State())]
 
 
+def schemas() -> list[bytes]:
+    """Schemas of many kinds, with a value each."""
+    avro = {
+        "type": "record",
+        "name": "Order",
+        "namespace": "shop",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "note", "type": ["null", "string"], "default": None},
+            {"name": "tags", "type": {"type": "map", "values": "double"}},
+            {"name": "lines", "type": {"type": "array", "items": "bytes"}},
+            {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["OPEN", "DONE"]}},
+            {"name": "sum", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "next", "type": ["null", "Order"], "default": None},
+            {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
+        ],
+    }
+    value = b"\x02" + b"\x02\x02a" + b"\x00" + b"\x02\x02x\x00" + b"\x02" + b"\x02\x07" + b"\x00" + b"ab"
+    shape = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer", "minimum": 0, "multipleOf": 2},
+            "note": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 9, "pattern": "^a+$"}]},
+            "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}, "minItems": 1, "uniqueItems": True},
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+        "$defs": {"line": {"enum": ["a", 1, None]}},
+    }
+    document = b'{"id": 4, "note": "aa", "lines": ["a"]}'
+    return [
+        msgspec.json.encode(avro) + b"\0" + value,
+        b'"string"\0\x02a',
+        b'["null", {"type": "int", "logicalType": "date"}]\0\x02\x04',
+        msgspec.json.encode(shape) + b"\0" + document,
+        b'{"type": "string", "format": "date"}\0"2026-11-18"',
+        b"true\0{}",
+    ]
+
+
 def main() -> None:
     """Write those that are missing."""
     corpus.FOLDER.mkdir(exist_ok=True)
@@ -155,7 +198,10 @@ def main() -> None:
             encode_checked(Manifest()),
             encode_checked(StoredTopic()),
             encode_checked(AccessBook()),
+            encode_checked(GroupConfigBook()),
+            encode_checked(SchemaBook()),
         ],
+        "schema_text": schemas(),
         "index_file": index(),
         "server_answers": answers(),
         "peer_calls": peers(),

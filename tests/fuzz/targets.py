@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.broker.access.access import AccessBook
 from penstock.broker.journal import intents, ledger
+from penstock.broker.kafka.group_configs import GroupConfigBook
 from penstock.broker.storage.checked_json import decode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.cluster.core.metadata import State
@@ -29,10 +30,14 @@ from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.origins import host_name
 from penstock.frontends.sqs.receipts import read_handle
-from penstock.frontends.text.commands import COMMANDS, Refused, is_publish, split_command, split_words
+from penstock.frontends.text.commands import COMMANDS, CommandRefused, is_publish, split_command, split_words
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
+from penstock.model.schemas import SchemaType
 from penstock.operations.calls import CALLS
 from penstock.schedule import entries
+from penstock.schemas.formats import parse
+from penstock.schemas.mismatch import Mismatch
+from penstock.schemas.registry import SchemaBook
 from penstock.wire import native
 from penstock.wire.frames import LENGTH_BYTES, FrameSplitter
 from penstock.wire.headers import SCHEDULE_KIND
@@ -57,7 +62,7 @@ from penstock.wire.sqs.query import read_form
 from penstock.wire.sqs.requests import ACTIONS, BadRequestBody, decode_json, decode_query
 from penstock.wire.sqs.signatures import SignedRequest, is_signed_by, read_authorization, signed_ms
 
-EXPECTED: Final = (PenstockError, msgspec.MsgspecError, Refused)
+EXPECTED: Final = (PenstockError, msgspec.MsgspecError, CommandRefused)
 UNPACKED_BYTES_MAX: Final = 1 << 20
 FRAME_BYTES_MAX: Final = 1 << 20
 
@@ -189,8 +194,8 @@ def stored_decision(data: bytes) -> None:
 
 
 def sealed_file(data: bytes) -> None:
-    """penstock.json, topic.json, access.json."""
-    for kind in (Manifest, StoredTopic, AccessBook):
+    """penstock.json, topic.json, access.json, groups.json, schemas.json."""
+    for kind in (Manifest, StoredTopic, AccessBook, GroupConfigBook, SchemaBook):
         stored(lambda text, kind=kind: decode_checked(text, kind), data)  # type: ignore[misc]
 
 
@@ -251,10 +256,33 @@ def sqs_request(data: bytes) -> None:
     read_handle(bytes(16), text)
 
 
+SCHEMA_TYPES: Final[tuple[SchemaType, ...]] = (
+    "AVRO",
+    "JSON",
+)  # protoc reads .proto files in its own process.
+
+
+def schema_text(data: bytes) -> None:
+    """A schema to register, and behind a zero byte a value of it."""
+    text, _, value = data.partition(b"\0")
+    for kind in SCHEMA_TYPES:
+        attempt(lambda given, kind=kind: _schema(kind, given, value), text)  # type: ignore[misc]
+
+
+def _schema(kind: SchemaType, text: bytes, value: bytes) -> None:
+    schema = parse(kind, text.decode("utf-8", "replace"), {})
+    assert schema.unreadable(schema) == [], "it reads what was written with itself"
+    assert parse(kind, schema.canonical, {}).canonical == schema.canonical
+    schema.fields()
+    with suppress(Mismatch):
+        schema.decode(value)
+
+
 TARGETS: Final[dict[str, Target]] = {
     target.__name__: partial(attempt, target)
     for target in (
         native_frames, kafka_requests, record_batch, text_lines, http_body, journal_event, schedule_record,
         stored_decision, sealed_file, index_file, server_answers, peer_calls, store_object, sqs_request,
+        schema_text,
     )
 }  # fmt: skip

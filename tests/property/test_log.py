@@ -11,6 +11,7 @@ from random import Random
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.logs import rewritten
 
 from penstock.log.lanes import LaneIndex
 from penstock.log.log import Log, LogConfig
@@ -173,7 +174,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
             if offset >= reach or offset % modulus == 0
         }
 
-        report = self.log.rewrite(lambda record: record.offset % modulus == 0, upto)
+        report = rewritten(self.log, lambda record: record.offset % modulus == 0, upto)
 
         assert report.records_removed == len(self.records) - len(wanted)
         self.records = wanted

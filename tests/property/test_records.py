@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidBatch, InvalidRecords, MessageTooLarge
 from penstock.model.placing import stored_bytes
-from penstock.wire.columns import MS_MAX, decode_columns
+from penstock.wire.columns import decode_columns
 from penstock.wire.compression import CODEC_NAMES, compress, decompress
 from penstock.wire.records import (
     APPEND_TIME,
     CODEC_MASK,
     HEADER_BYTES,
+    MS_MAX,
     OFFSET_MAX,
     BatchBuilder,
     Headers,

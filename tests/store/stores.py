@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,7 +55,14 @@ def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def postgresql(*, standby: bool = False) -> Iterator[str]:
-    """The URL of a new PostgreSQL, perhaps with a synchronous standby.
+    """The URL of a new PostgreSQL, perhaps with a synchronous standby."""
+    with restartable_postgresql(standby=standby) as (url, _):
+        yield url
+
+
+@contextmanager
+def restartable_postgresql(*, standby: bool = False) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same, and what crashes its primary and starts it again.
 
     It refuses to run as root, and another user cannot enter pytest's directories.
     """
@@ -73,20 +80,29 @@ def postgresql(*, standby: bool = False) -> Iterator[str]:
             command = [str(programs / program), *map(str, options)]
             subprocess.run(command, check=True, capture_output=True, user=user, cwd=directory)
 
-        def start(data: str, port: int, *options: str) -> None:
+        def start(data: str, port: int, *options: str) -> "subprocess.Popen[bytes]":
             command = [programs / "postgres", "-D", directory / data, "-p", port, "-h", "127.0.0.1", "-k", ""]
-            servers.enter_context(
+            server = servers.enter_context(
                 process(*map(str, command), *options, port=port, user=user, directory=directory)
             )
             _wait_until_ready(programs, port)
+            return server
 
         run("initdb", "-D", directory / "data", "-A", "trust", "-U", "penstock", "--no-sync")
-        start("data", port, *(["-c", "synchronous_standby_names=*"] if standby else []))
+        synchronous = ["-c", "synchronous_standby_names=*"] if standby else []
+        primary = start("data", port, *synchronous)
         if standby:
             source = ("-h", "127.0.0.1", "-p", port, "-U", "penstock")
             run("pg_basebackup", *source, "-D", directory / "standby", "-R", "-c", "fast", "--no-sync")
             start("standby", free_port())
-        yield f"postgresql://penstock@127.0.0.1:{port}/postgres"
+
+        def restart() -> None:
+            nonlocal primary
+            primary.send_signal(signal.SIGQUIT)  # It ends at once, and recovers from its log.
+            primary.wait(START_S)
+            primary = start("data", port, *synchronous)
+
+        yield f"postgresql://penstock@127.0.0.1:{port}/postgres", restart
 
 
 def _wait_until_ready(programs: Path, port: int) -> None:

@@ -168,10 +168,30 @@ def test_a_store_that_does_not_answer_is_unavailable(url: str) -> None:
         open_store(url, SystemClock())
 
 
+def test_options_of_a_bucket_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anna")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store = open_store("s3://bucket/x?endpoint=http://127.0.0.1:1&allow_http=true", SystemClock())
+    with pytest.raises(StoreUnavailable, match="check that it is up"):
+        store.get("name")
+    with pytest.raises(StoreRefused, match="endpiont"):
+        open_store("s3://bucket/x?endpiont=http://127.0.0.1:1", SystemClock())
+    with pytest.raises(StoreRefused, match="write the options as"):
+        open_store("s3://bucket/x?endpoint", SystemClock())
+
+
 def test_credentials_are_not_in_messages() -> None:
     with pytest.raises(StoreUnavailable) as raised:
         open_store("postgresql://anna:secret@127.0.0.1:1/x", SystemClock())
     assert "secret" not in str(raised.value)
+
+
+def test_a_directory_takes_the_first_objects_of_a_folder_at_the_same_time(tmp_path: Path) -> None:
+    store = open_store(f"file://{tmp_path}/store", SystemClock())
+    names = [f"{folder}/new/{number}" for folder in range(40) for number in range(6)]
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(lambda name: store.create(name, b"x"), names))
 
 
 def test_a_directory_that_cannot_be_used_says_why(tmp_path: Path) -> None:

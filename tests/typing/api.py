@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
@@ -56,6 +57,32 @@ def sync() -> None:
             assert_type(one.priority, str)
 
 
+@dataclass
+class Order:
+    id: int
+
+
+def contents(broker: penstock.Broker, message: penstock.ReceivedMessage) -> None:
+    broker.publish("orders", json=Order(1), key="k")
+    broker.publish("orders", text="hello", delay="1m")
+    broker.publish("orders", text=b"hello")  # type: ignore[arg-type]
+    broker.publish("orders", json=Order(1), txt="hello")  # type: ignore[call-arg]
+    broker.publish_batch("orders", [penstock.Message(json=Order(1)), penstock.Message(text="x", key="k")])
+    broker.queue("jobs").publish(json=Order(1), key="k")
+    broker.producer().publish("orders", text="x")
+    broker.schedule("orders", json=Order(1), cron="0 9 * * *")
+    with broker.transaction() as transaction:
+        transaction.publish("orders", json=Order(1))
+    assert_type(message.json(Order), Order)
+    assert_type(message.json(list[Order]), list[Order])
+    assert_type(message.text, str)
+    assert_type(broker.read("orders")[0].json(Order), Order)
+    assert_type(penstock.Message(json=Order(1)).json(Order), Order)
+    plain: dict[str, int] = message.json()
+    either: Order | None = message.json(Order | None)
+    work(b"%d" % (plain["id"] + (either.id if either else 0)))
+
+
 def administration() -> None:
     with penstock.open() as broker:
         with broker.consumer(
@@ -77,7 +104,7 @@ def administration() -> None:
         assert_type(broker.stats(), penstock.BrokerInfo)
         assert_type(broker.topic_exists("orders"), bool)
         assert_type(broker.describe_topic("orders").settings, penstock.TopicSettings)
-        assert_type(broker.read("orders", from_time="2026-01-01T00:00:00Z"), list[penstock.StoredMessage])
+        assert_type(broker.read("orders", from_time="2026-01-01T00:00:00Z"), penstock.MessageList)
         assert_type(broker.trace("orders", partition=0, offset=7).events, list[penstock.TraceEvent])
         assert_type(broker.dead_letters("orders"), list[penstock.DeadLetter])
         assert_type(broker.dead_letter_errors(), list[penstock.DeadLetterErrors])
@@ -100,11 +127,15 @@ async def asynchronous() -> None:
         assert_type(broker, aio.AsyncBroker)
         await broker.create_topic("orders", partitions=6, retention="7d")
         assert_type(await broker.publish("orders", b"x", delay="1m"), penstock.Receipt)
+        assert_type(await broker.publish("orders", json=Order(1)), penstock.Receipt)
+        await (await broker.queue("jobs")).publish(text="x")
         async with await broker.consumer("orders", group="g") as consumer:
             async for message in consumer:
                 assert_type(message, aio.AsyncReceivedMessage)
                 async with message:
                     work(message.value)
+                    assert_type(message.json(Order), Order)
+                    assert_type(message.text, str)
             batch = await consumer.receive(100, wait=timedelta(seconds=5))
             await consumer.ack(batch, publish=[("invoices", penstock.Message(b"i"))])
             await batch[0].nack(error="no")
@@ -119,7 +150,9 @@ def connected() -> None:
         broker: penstock.Broker = remote  # A program that takes a Broker takes a connection.
         broker.create_topic("orders")
         assert_type(remote.publish("orders", b"x", acks="written"), penstock.Receipt)
+        remote.publish("orders", json=Order(1), acks="written")
         future = remote.publish_nowait("orders", b"x", key="k", delay="1m")
+        assert_type(remote.publish_nowait("orders", text="x"), concurrent.futures.Future[penstock.Receipt])
         assert_type(future, concurrent.futures.Future[penstock.Receipt])
         assert_type(remote.publish_batch("orders", [b"a"], acks="none"), list[penstock.Receipt])
         remote.flush()
@@ -133,6 +166,7 @@ async def connected_asynchronously() -> None:
         await broker.create_topic("orders")
         assert_type(await remote.publish("orders", b"x", acks="none"), penstock.Receipt)
         assert_type(remote.publish_nowait("orders", b"x"), asyncio.Future[penstock.Receipt])
+        assert_type(remote.publish_nowait("orders", json=Order(1)), asyncio.Future[penstock.Receipt])
         await remote.flush()
         consumer = await remote.consumer("orders", kind="stream", prefetch=10)
         assert_type(consumer, aio.AsyncConsumer)

@@ -26,6 +26,8 @@ async def report() -> None: ...
 @app.worker("orders", group="others", backoff=["1s", 10], ordered=True, visibility_timeout="1m")
 def plain(message: penstock.WorkerMessage) -> None:
     assert_type(message.value, bytes)
+    assert_type(message.json(dict[str, int]), dict[str, int])
+    assert_type(message.text, str)
     assert_type(message.key, bytes | None)
     assert_type(message.headers, dict[str, str])
     assert_type(message.partition, int)

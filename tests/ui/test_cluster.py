@@ -79,3 +79,12 @@ async def test_a_single_server_has_no_such_page(http: Place, page: Page) -> None
 
     await expect(page.get_by_role("link", name="Topics", exact=True)).to_be_visible()
     await expect(page.get_by_role("link", name="Cluster", exact=True)).to_have_count(0)
+
+
+async def test_a_narrow_screen_shows_which_page_is_open(http: Place, page: Page) -> None:
+    await clustered(page)
+    await page.set_viewport_size({"width": 390, "height": 800})
+
+    await page.goto(f"{http.url}#/cluster")
+
+    await expect(page.get_by_role("link", name="Cluster", exact=True)).to_be_in_viewport(ratio=1)

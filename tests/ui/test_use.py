@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 IN_A_BROWSER = pytest.mark.asyncio(loop_scope="session")
 
 PAGES = ("#/", "#/topics", "#/topics/orders", "#/topics/orders/groups/billing", "#/messages/orders:0:0",
-         "#/dead-letters", "#/schedules", "#/pipelines")  # fmt: skip
+         "#/dead-letters", "#/schedules", "#/pipelines", "#/sql")  # fmt: skip
 UNNAMED = """() => [...document.querySelectorAll("input, select, textarea, button, a[href]")]
     .filter((each) => !(each.labels?.length || each.getAttribute("aria-label") || each.textContent.trim()))
     .map((each) => each.outerHTML)"""

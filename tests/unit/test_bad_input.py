@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.refused import refuse, with_orders
+from tests.refused import BAD_DURATIONS, refuse, with_orders
 
 from penstock import BrokerConfig, Message
 from penstock.errors import (
@@ -333,24 +333,6 @@ def test_a_negative_or_absurd_delay_is_refused(broker: TestBroker, delay: Any) -
     refuse(DelayOutOfRange, lambda: broker.publish_batch("orders", [Message(b"x", delay=delay)]))
     refuse(DelayOutOfRange, lambda: broker.reschedule(receipt.id, delay=delay))
     assert broker.scheduled_count("orders") == 1
-
-
-BAD_DURATIONS: list[Any] = [
-    "",
-    "5",
-    "soon",
-    "5 minutes",
-    "-5s",
-    "1h-5m",
-    "5x",
-    "m5",
-    "1e3s",
-    "٣s",
-    None,
-    True,
-    [],
-    float("nan"),
-]
 
 
 @pytest.mark.parametrize("delay", [delay for delay in BAD_DURATIONS if delay is not None])

@@ -4,30 +4,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.refused import refuse, with_orders
+from tests.refused import BAD_DURATIONS, refuse, with_orders
 
 from penstock import BrokerConfig
 from penstock import open as open_broker
 from penstock.errors import GroupKindMismatch, InvalidValue, MessageExpired, PenstockError
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
-
-BAD_DURATIONS: list[Any] = [
-    "",
-    "5",
-    "soon",
-    "5 minutes",
-    "-5s",
-    "1h-5m",
-    "5x",
-    "m5",
-    "1e3s",
-    "٣s",
-    None,
-    True,
-    [],
-    float("nan"),
-]
 
 
 @pytest.fixture

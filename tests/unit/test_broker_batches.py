@@ -16,6 +16,7 @@ from penstock.errors import (
 )
 from penstock.model.failure import Failure
 from penstock.model.message import Message, Receipt
+from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import TestBroker
 from penstock.wire.native import LeasedBatch
 from penstock.wire.records import BatchBuilder, Record, check_batch, decode_batch, encode_values
@@ -25,7 +26,7 @@ FAILURE = Failure("ValueError", "no", "abc")
 
 def consumer_of(broker: TestBroker, topic: str = "orders", **options: object) -> BatchConsumer:
     given: GroupOptions = options  # type: ignore[assignment]
-    return broker._driver.run(broker._local.batch_consumer(topic, "g", None, None, given))
+    return broker._driver.run(broker._local.batch_consumer(topic, "g", ConsumerOptions(group=given)))
 
 
 def receive(broker: TestBroker, consumer: BatchConsumer, limit: int = 100) -> list[LeasedBatch]:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.health.loop_lag import STALL_MS
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.broker.observability.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
 from penstock.config.broker import BrokerConfig
 from penstock.errors import Closed, MetricsDisabled, StorageFailed
 from penstock.model.info import BrokerInfo
+from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 
@@ -129,7 +131,7 @@ def test_batches_that_are_passed_on_as_they_are_count_too(penstock: TestBroker, 
     penstock.advance("2s")
     operations = penstock._local
     consumer = penstock._driver.run(
-        operations.batch_consumer("orders", "billing", None, None, {"kind": kind})
+        operations.batch_consumer("orders", "billing", ConsumerOptions(group={"kind": kind}))
     )
 
     [lent] = penstock._driver.run(consumer.receive(100, 0))
@@ -305,3 +307,12 @@ def test_metrics_are_kept_for_their_interval() -> None:
         broker.advance("1s")
 
         assert (first, kept, read(broker, "topic_published_total", "orders")) == (1, 1, 2)
+
+
+def test_stalls_of_the_event_loop_are_counted_and_the_longest_is_told(penstock: TestBroker) -> None:
+    lag = penstock._core.state.lag
+    for lag_ms in (STALL_MS / 2, STALL_MS + 1, 1500.0):
+        lag.note(lag_ms, now_ms=0)
+
+    assert read(penstock, "event_loop_stalls_total") == 2
+    assert read(penstock, "event_loop_lag_max_seconds") == 1.5

@@ -7,6 +7,7 @@ import pytest
 from penstock.broker.batches import BatchConsumer
 from penstock.config.broker import BrokerConfig, GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
+from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.native import LeasedBatch, Run
@@ -40,7 +41,7 @@ class Lives:
     def consumer(self, **options: object) -> BatchConsumer:
         given: GroupOptions = options  # type: ignore[assignment]
         operations = self.broker._local
-        return self.broker._driver.run(operations.batch_consumer("orders", "g", None, None, given))
+        return self.broker._driver.run(operations.batch_consumer("orders", "g", ConsumerOptions(group=given)))
 
     def receive(self, consumer: BatchConsumer, limit: int = 100) -> list[LeasedBatch]:
         return self.broker._driver.run(consumer.receive(limit, 0))

@@ -210,7 +210,28 @@ async def test_an_idle_consumer_of_several_topics_makes_few_requests(
     await broker.advance("10s")
 
     assert await waiting == []
-    assert requests < 40
+    assert requests < 10 * 10 * 2 + 40  # Two for each topic and second.
+
+
+@pytest.mark.parametrize("topics", [2, 10, 25])
+async def test_a_message_of_one_of_several_idle_topics_comes_within_half_a_second(
+    broker: AsyncTestBroker, topics: int
+) -> None:
+    names = [f"t{number}" for number in range(topics)]
+    for name in names:
+        await broker.create_topic(name)
+    consumer = await broker.consumer_of_topics(names)
+    for name in names:
+        waiting = asyncio.ensure_future(consumer.receive(1, wait="1h"))
+        await broker.advance("5s")
+        assert not waiting.done()
+
+        await broker.publish(name, name.encode())
+        await broker.advance("500ms")
+
+        assert waiting.done()
+        [message] = await waiting
+        await message.ack()
 
 
 async def test_the_time_that_requests_take_counts_against_the_wait_at_several_topics(

@@ -1,8 +1,10 @@
 """Staged publishes: all of it, once, and what becomes of it when something is in the way."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
+from tests.server.process import until
 from tests.staged import batch, stage, values_of
 
 from penstock.broker.journal import intents
@@ -42,6 +44,21 @@ def test_what_is_staged_is_seen_when_it_is_published_and_in_its_order(broker: Te
     assert (done.published, done.duplicate) == (4, False)
     assert values_of(broker, "orders", 0) == [b"c", b"a", b"b"]
     assert values_of(broker, "orders", 1) == [b"x"]
+
+
+def test_what_is_staged_is_written_to_the_disk_while_the_job_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "SYNC_BYTES", 1000)
+    with TestBroker.open(str(tmp_path)) as broker:
+        broker.create_topic("orders", partitions=2)
+        stage(broker, "t", (0, batch([b"a"])))
+        log = broker._core.state.topic(STAGING).partitions[0].log
+        assert log.durable < log.written
+
+        stage(broker, "t", (0, batch([bytes(1000)])))
+
+        until(lambda: log.durable == log.written)
 
 
 def test_a_version_is_published_once_and_a_lower_one_never(broker: TestBroker) -> None:
@@ -368,3 +385,36 @@ def test_staging_in_memory_is_not_trusted_with_what_is_to_last(tmp_path: Path) -
         broker.create_topic(STAGING, durability="memory")
         with pytest.raises(InvalidValue, match="in memory"):
             broker.publish_staged("orders", "job", 0, {})
+
+
+def test_a_job_does_not_wait_for_the_disk_of_a_topic_that_does_not_either() -> None:
+    """Readers have what it published, and so they have after a crash: the intent is on the disk."""
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders", durability="os")
+    published = broker.publish_staged("orders", "job", 1, stage(broker, "t", (0, batch([b"a"]))))
+
+    intents = broker._core.state.topic("orders").intents
+    assert intents is not None
+    assert (published.published, values_of(broker, "orders")) == (1, [b"a"])
+    assert list(intents.pending) == list(intents.placed) == ["job"]
+
+    disk.power_cut(Random(7))
+    broker = TestBroker.open("data", files=disk)
+    assert values_of(broker, "orders") == [b"a"]
+    assert broker.publish_staged("orders", "job", 1, stage(broker, "t", (0, batch([b"b"])))).duplicate
+
+
+def test_the_next_version_of_such_a_job_ends_the_one_before() -> None:
+    with TestBroker.open("data", files=CrashDisk()) as broker:
+        broker.create_topic("orders", durability="os")
+        for version in (1, 2):
+            broker.publish_staged("orders", "job", version, stage(broker, "t", (0, batch([b"%d" % version]))))
+        intents = broker._core.state.topic("orders").intents
+        assert intents is not None
+        assert [each.version for each in intents.pending.values()] == [2]
+
+        broker.advance("1s")
+
+        assert (intents.pending, intents.placed) == ({}, {})
+        assert values_of(broker, "orders") == [b"1", b"2"]

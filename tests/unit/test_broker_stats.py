@@ -61,7 +61,7 @@ def test_the_bytes_are_those_on_disk_with_journal_and_schedule() -> None:
 
 
 def test_a_server_may_say_how_many_connections_it_has(penstock: TestBroker) -> None:
-    penstock._local.connections = lambda: 7
+    penstock._local.server_counts.connections = lambda: 7
 
     assert penstock.stats().connections == 7
 

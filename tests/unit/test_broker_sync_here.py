@@ -10,8 +10,10 @@ import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.drivers import loop
+from penstock.errors import Closed
 from penstock.log import files
 from penstock.model.message import Message
+from penstock.wire.records import encode_values
 
 
 @pytest.fixture
@@ -129,3 +131,55 @@ async def test_a_reader_has_the_message_before_the_writer_has_the_receipt(tmp_pa
         await both.wait()
 
         assert ended == ["reader", "writer"]
+
+
+async def test_a_sync_looks_only_at_the_partitions_that_were_written(tmp_path: Path) -> None:
+    """With thousands of partitions, a look at all of them would cost more than the publish."""
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=8)
+        state = broker._core.state
+        ended = asyncio.Event()
+
+        broker.start(broker.operations.publish("orders", Message(b"x", partition=3)), lambda *_: ended.set())
+        unheard = list(state.unheard)
+        await ended.wait()
+
+        assert unheard == [state.topics["orders"].partitions[3]]
+        assert not state.unheard
+
+
+async def test_what_was_deleted_before_its_sync_is_not_waited_for(tmp_path: Path) -> None:
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        await broker.create_topic("others")
+        core = broker._core
+        broker.start(broker.operations.publish("orders", Message(b"x")), lambda *_: None)
+        [partition] = core.state.unheard
+        partition.log.give_up(Closed(what="log"))
+
+        await broker.publish("others", b"y")
+
+        assert not core.state.unheard
+
+
+async def test_what_nobody_waits_for_shares_the_sync_of_its_turn(
+    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``acks="written"``: a sync that started in the middle of the turn would not have the others."""
+    monkeypatch.setattr(loop, "stopwatch_ns", lambda: 0)
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        [version] = [topic.version for topic in broker._core.state.topics.values()]
+        batch = bytes(encode_values([b"x"], 1))
+        syncs.clear()
+
+        for wait in (False, False, True, False):
+            work = broker._core.publishing.append_batches("orders", version, [(0, batch)], wait)
+            broker.start(work, loop.ignore_result)
+        assert syncs == []
+        turn = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turn.set)  # After what was asked for in this turn.
+        await turn.wait()
+
+        assert len(await broker.read("orders")) == 4
+        assert syncs == [threading.current_thread().name]

@@ -333,3 +333,18 @@ def test_a_message_that_waits_for_its_key_was_not_delivered_yet(penstock: TestBr
     first.ack()
     consumer.receive(10)
     assert names(penstock.trace("orders", 0, 1))[1:-1] == ["set aside", "delivered"]
+
+
+def test_in_a_cluster_a_message_is_replicated_in_the_epoch_of_its_batch(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"before it was a cluster")
+    log = penstock._core.state.topics["orders"].partitions[0].log
+    log.leader_epoch = 7  # As opening the partition on an owner sets it.
+    penstock.publish("orders", b"x")
+    log.leader_epoch = 8
+
+    alone, stored = penstock.trace("orders", 0, 0).events, penstock.trace("orders", 0, 1).events
+
+    assert [event.event for event in alone] == ["published", "retained until"]
+    assert [event.event for event in stored] == ["published", "replicated", "retained until"]
+    assert stored[1].detail == "in the store, committed in epoch 7"

@@ -23,6 +23,7 @@ from penstock.groups.rebalance import Committer
 from penstock.groups.transactions import EPOCH_MAX, end_epoch
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.model.message import Receipt
+from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.kafka.codes import Code
@@ -124,7 +125,7 @@ def test_a_consumer_of_batches_is_lent_no_aborts(broker: TestBroker) -> None:
     producer.abort()
     producer.write("orders", *[b"committed"] * 20)
     producer.commit()
-    consumer = run(broker, "batch_consumer", "orders", "g", None, None, {})
+    consumer = run(broker, "batch_consumer", "orders", "g", ConsumerOptions())
 
     lent = broker._driver.run(consumer.receive(100, 0))
 
@@ -421,8 +422,8 @@ def test_an_id_that_cannot_be_enlisted_is_refused_batch_by_batch(broker: TestBro
     producer = Producer(broker, version=2)
     batches = [(0, batch([b"a"], producer.id, producer.epoch, 0)), (1, b"garbage")]
 
-    first, second = run(broker, "append_in_transaction", "orders", batches, True, "p")
-    [third] = run(broker, "append_in_transaction", "orders", batches[:1], True, "stranger")
+    first, second = run(broker, "append_in_transaction", "orders", batches, True, "p", True)
+    [third] = run(broker, "append_in_transaction", "orders", batches[:1], True, "stranger", True)
 
     assert isinstance(first, Receipt)
     assert isinstance(second, InvalidBatch)

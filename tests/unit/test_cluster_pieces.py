@@ -23,7 +23,8 @@ def test_a_name_says_what_a_piece_is(file: str, piece: SegmentPiece | None) -> N
 
 
 def test_the_path_of_a_piece_is_that_of_a_segment() -> None:
-    assert SegmentPiece("journal", 7).path == "/journal/00000000000000000007.log"
+    assert SegmentPiece("journal", 7).path("t/o/0") == "t/o/0/journal/00000000000000000007.log"
+    assert SegmentPiece("intents", 7).path("t/o/0") == "t/o/intents/00000000000000000007.log"
 
 
 def test_an_empty_segment_is_one_empty_part() -> None:

@@ -172,6 +172,23 @@ def test_closing_ends_the_thread_after_the_rounds_it_was_asked_for() -> None:
     assert set(threading.enumerate()) <= before
 
 
+def test_what_is_forgotten_keeps_the_disk_thread_no_longer_than_one_sync() -> None:
+    files = GatedFiles()
+    logs = [Log.open(files, f"d{number}", LogConfig()) for number in range(100)]
+    commit = GroupCommit(time_ns=count(0, 1 << 40).__next__)  # Each sync takes all the time of a round.
+    for log in logs:
+        publish(log, commit)
+    commit.kick()
+    assert files.entered.acquire(timeout=PATIENCE_S)
+
+    commit.forget()
+    files.gate.release()
+    commit.close()
+
+    assert len(files.threads) == 1
+    assert sum(log.durable == log.written for log in logs) == 1
+
+
 def test_a_waiter_and_the_disk_thread_take_turns() -> None:
     files = GatedFiles()
     log = Log.open(files, "d", LogConfig())

@@ -10,7 +10,7 @@ from penstock.broker.state import Partition
 from penstock.broker.steps import Durable, Steps
 from penstock.config.broker import BrokerConfig
 from penstock.errors import NotOwner
-from penstock.log.log import Log, LogConfig, Slice
+from penstock.log.log import Log, LogConfig, LogSlice
 from penstock.schedule.schedule import Schedule
 from penstock.schedule.timetable import Timetable
 from penstock.testing import ManualClock, TestBroker
@@ -43,9 +43,9 @@ def confirm(log: Log) -> None:
         log.confirm(taken.written, taken.end)
 
 
-def stored(store: StoreRound) -> dict[str, list[Slice]]:
+def stored(store: StoreRound) -> dict[str, list[LogSlice]]:
     """What the store has of each log, by its path."""
-    found: dict[str, list[Slice]] = {}
+    found: dict[str, list[LogSlice]] = {}
     for entry in store.entries:
         for log, piece in entry:
             found.setdefault(log.path, []).append(piece)
@@ -185,7 +185,7 @@ def test_the_schedule_removes_nothing_before_the_data_log_and_its_own_are_durabl
     data.append(encode_values([b"x"] * 60, 2000))
     schedule.fired([(number, place) for place, number in enumerate(numbers)], 2000)
 
-    steps = schedule.maintain_steps(2000)
+    steps = schedule.maintain(2000)
     waited = []
     for log in steps:
         if log is not None:
@@ -207,7 +207,7 @@ def test_an_entry_that_fires_while_the_schedule_is_cleaned_is_kept() -> None:
     schedule.take_due(2000, 1000)
     data.append(encode_values([b"x"] * 60, 2000))
     schedule.fired([(number, place) for place, number in enumerate(numbers)], 2000)
-    for log in schedule.maintain_steps(2000):
+    for log in schedule.maintain(2000):
         if log is own:
             schedule.take_due(6000, 10)
             schedule.fired([(late, data.append(encode_values([b"late"], 6000)))], 6000)

@@ -1,10 +1,10 @@
 """Of every key the last value stays; tombstones stay for a while."""
 
 import pytest
+from tests.logs import compacted
 
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Cleaned, Log, LogConfig
-from penstock.log.maintenance.compaction import compact
 from penstock.log.rewrite import RewriteReport
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import CONTROL, BatchBuilder, lane_attributes
@@ -40,19 +40,19 @@ def test_the_picture_at_the_top_of_the_module() -> None:
     log = open_log()
     publish(log, ("a", "1"), ("b", "1"), ("a", "2"), (None, "x"), ("b", None), ("a", "3"))
 
-    compact(log, now_ms=1500, tombstone_ms=1000)
+    compacted(log, now_ms=1500, tombstone_ms=1000)
     assert found(log) == {3: (None, "x"), 4: ("b", None), 5: ("a", "3")}
 
     publish(log, ("c", "1"), timestamp=2500)
-    compact(log, now_ms=2500, tombstone_ms=1000)
+    compacted(log, now_ms=2500, tombstone_ms=1000)
     assert found(log) == {3: (None, "x"), 5: ("a", "3"), 6: ("c", "1")}
 
 
 def test_an_empty_log_and_one_without_repeated_keys_are_left_alone() -> None:
     log = open_log()
-    assert compact(log, 1000, DAY_MS) == RewriteReport()
+    assert compacted(log, 1000, DAY_MS) == RewriteReport()
     publish(log, ("a", "1"), ("b", "1"))
-    assert compact(log, 1000, DAY_MS) == RewriteReport()
+    assert compacted(log, 1000, DAY_MS) == RewriteReport()
     assert found(log) == {0: ("a", "1"), 1: ("b", "1")}
 
 
@@ -61,7 +61,7 @@ def test_values_are_compared_across_batches_and_segments() -> None:
     for number in range(20):
         publish(log, (f"k{number % 3}", f"v{number}"), (f"only{number}", "x"))
 
-    report = compact(log, 1000, DAY_MS)
+    report = compacted(log, 1000, DAY_MS)
 
     values = found(log)
     assert [value for key, value in values.values() if key and key.startswith("k")] == ["v17", "v18", "v19"]
@@ -73,24 +73,24 @@ def test_values_are_compared_across_batches_and_segments() -> None:
 def test_it_waits_until_half_of_the_log_is_new() -> None:
     log = open_log()
     publish(log, *((f"k{number}", "x" * 50) for number in range(20)))
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
     publish(log, ("k0", "new"))
 
-    assert compact(log, 1000, DAY_MS) == RewriteReport()
+    assert compacted(log, 1000, DAY_MS) == RewriteReport()
 
     publish(log, *((f"k{number}", "y" * 50) for number in range(20)))
-    assert compact(log, 1000, DAY_MS).records_removed == 21
+    assert compacted(log, 1000, DAY_MS).records_removed == 21
     assert sorted(found(log)) == list(range(21, 41))
 
 
 def test_overdue_tombstones_go_even_if_nothing_is_new() -> None:
     log = open_log()
     publish(log, ("a", "1"), ("b", "1"), ("a", None))
-    compact(log, now_ms=1500, tombstone_ms=1000)
+    compacted(log, now_ms=1500, tombstone_ms=1000)
     assert found(log) == {1: ("b", "1"), 2: ("a", None)}
 
-    assert compact(log, now_ms=1999, tombstone_ms=1000) == RewriteReport()
-    compact(log, now_ms=2000, tombstone_ms=1000)
+    assert compacted(log, now_ms=1999, tombstone_ms=1000) == RewriteReport()
+    compacted(log, now_ms=2000, tombstone_ms=1000)
 
     assert found(log) == {1: ("b", "1")}
 
@@ -98,11 +98,11 @@ def test_overdue_tombstones_go_even_if_nothing_is_new() -> None:
 def test_a_little_that_is_new_waits_no_longer_than_a_tombstone_lives() -> None:
     log = open_log()
     publish(log, *((f"k{number}", "x" * 50) for number in range(20)), timestamp=1000)
-    compact(log, now_ms=1000, tombstone_ms=1000)
+    compacted(log, now_ms=1000, tombstone_ms=1000)
     publish(log, ("k0", None), timestamp=1000)
 
-    assert compact(log, now_ms=1999, tombstone_ms=1000) == RewriteReport()
-    compact(log, now_ms=2000, tombstone_ms=1000)
+    assert compacted(log, now_ms=1999, tombstone_ms=1000) == RewriteReport()
+    compacted(log, now_ms=2000, tombstone_ms=1000)
 
     assert list(found(log)) == list(range(1, 20))
 
@@ -114,7 +114,7 @@ def test_more_keys_than_the_map_holds_are_compacted_in_several_passes() -> None:
 
     removed = 0
     for _ in range(20):
-        removed += compact(log, 1000, DAY_MS, keys_max=4).records_removed
+        removed += compacted(log, 1000, DAY_MS, keys_max=4).records_removed
 
     assert removed == 20
     assert found(log) == {20 + number: (f"k{number}", "v2") for number in range(10)}
@@ -124,7 +124,7 @@ def test_long_keys_are_told_apart() -> None:
     log = open_log()
     long, other = "k" * 100 + "a", "k" * 100 + "b"
     publish(log, (long, "1"), (other, "1"), (long, "2"))
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
     assert found(log) == {1: (other, "1"), 2: (long, "2")}
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_durable_supersedes_nothing() -> None:
     publish(log, ("a", "1"))
     publish(log, ("a", "2"))
 
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
 
     assert log.high == 2
     assert found(log) == {1: ("a", "2")}
@@ -147,7 +147,7 @@ def test_control_batches_stay_and_producers_keep_their_sequence() -> None:
     publish(log, ("a", "2"), attributes=CONTROL)
     publish(log, ("a", "3"))
 
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
 
     assert [(h.base_offset, h.count, h.producer_id) for h in log.headers(0)] == [
         (0, 0, 7),
@@ -164,7 +164,7 @@ def test_small_segments_are_joined_and_empty_runs_are_one_batch() -> None:
 
     for _ in range(4):  # Each pass joins what is small before it.
         log.cleaned = Cleaned()
-        compact(log, 1000, DAY_MS)
+        compacted(log, 1000, DAY_MS)
 
     assert before > 5
     assert len(log.segments()) == 2
@@ -183,7 +183,7 @@ def test_removed_records_stay_in_their_lanes() -> None:
         publish(log, ("a", "x"), attributes=lane_attributes(lane))
     lanes = log.lanes.ranges(0, 5)
 
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
     log.close()
     for name in files.list("d"):
         if not name.endswith(".log"):
@@ -205,7 +205,7 @@ def test_a_batch_of_any_codec_loses_records_and_keeps_the_others(codec: int) -> 
     publish(log, ("a", "1"), ("b", "1"), attributes=codec)
     publish(log, ("a", "2"), attributes=codec)
 
-    compact(log, 1000, DAY_MS)
+    compacted(log, 1000, DAY_MS)
 
     assert found(log) == {1: ("b", "1"), 2: ("a", "2")}
 
@@ -214,7 +214,7 @@ def test_a_log_deleted_while_it_is_compacted_is_no_trouble() -> None:
     log = open_log(segment_bytes=300)
     for number in range(20):
         publish(log, ("a", f"v{number}" * 10))
-    steps = log.rewrite_steps(lambda record: record.offset % 2 == 0, log.end)
+    steps = log.rewrite(lambda record: record.offset % 2 == 0, log.end)
     next(steps)
     start = log.delete_before(10)
 

@@ -135,7 +135,7 @@ async def test_a_group_that_nobody_is_in_is_not_kept(broker: AsyncTestBroker) ->
 
     broker.operations.leave_group("billing", [(joined.member, None)])
 
-    assert broker._core.state.member_groups == {}
+    assert broker._core.state.kafka_groups == {}
     assert (await sync(broker, joined, a=b"")).error == Code.UNKNOWN_MEMBER_ID
 
 
@@ -165,6 +165,28 @@ async def test_only_a_member_of_the_generation_commits(broker: AsyncTestBroker) 
     assert await commit(broker, Committer()) == Code.UNKNOWN_MEMBER_ID
     old = Committer(member=joined.member, generation=joined.generation - 1)
     assert await commit(broker, old) == Code.ILLEGAL_GENERATION
+
+
+async def test_a_group_that_another_node_coordinates_is_forgotten(broker: AsyncTestBroker) -> None:
+    first = await alone(broker)
+    epochs = {"billing": 0}
+    registry: Any = broker._core.state.registry
+    registry.group_epoch = epochs.__getitem__
+    waiting = asyncio.gather(join(broker, "b"))
+    await broker.advance(0)
+
+    broker._core.coordination.hand_over()
+    assert await beat(broker, first) == Code.REBALANCE_IN_PROGRESS  # Nothing has changed.
+    epochs["billing"] = 7  # Another node has coordinated it, and now it is this one's again.
+    broker._core.coordination.hand_over()
+
+    [answer] = await waiting
+    assert answer.error == Code.NOT_COORDINATOR
+    assert await beat(broker, first) == Code.UNKNOWN_MEMBER_ID
+    assert await commit(broker, committer(first)) == Code.ILLEGAL_GENERATION
+    again = await alone(broker)
+    assert again.generation > 7 << 20
+    assert await commit(broker, committer(first)) == Code.UNKNOWN_MEMBER_ID
 
 
 async def test_anybody_commits_for_a_group_that_nobody_is_in(broker: AsyncTestBroker) -> None:
@@ -319,7 +341,7 @@ async def test_a_group_is_described_with_its_members(broker: AsyncTestBroker) ->
     joined = await alone(broker)
     await commit(broker, committer(joined))
 
-    state = broker.operations.member_group("billing")
+    state = await broker.run(broker.operations.member_group("billing"))
 
     assert state is not None
     assert (state.state, state.kind, state.protocol) == ("Stable", "classic", "range")
@@ -333,23 +355,23 @@ async def test_groups_are_those_with_members_those_with_a_place_and_share_groups
     await commit(broker, Committer(), "gone")
     await broker.create_group("orders", "workers")
 
-    states = broker.operations.member_groups()
+    states = await broker.run(broker.operations.member_groups())
 
     assert [(state.group, state.state, state.kind) for state in states] == [
         ("billing", "Stable", "classic"),
         ("gone", "Empty", "classic"),
         ("workers", "Empty", "share"),
     ]
-    assert broker.operations.member_group("nobody") is None
+    assert await broker.run(broker.operations.member_group("nobody")) is None
 
 
 async def test_a_queue_group_is_deleted_when_nobody_consumes(broker: AsyncTestBroker) -> None:
     consumer = await broker.consumer("orders", group="workers")
-    busy = broker.operations.check_delete_group("workers")
+    busy = await broker.run(broker.operations.check_delete_group("workers"))
     await consumer.close()
 
     assert busy == Code.NON_EMPTY_GROUP
-    assert broker.operations.check_delete_group("workers") == Code.NONE
+    assert await broker.run(broker.operations.check_delete_group("workers")) == Code.NONE
     assert await broker.run(broker.operations.queued_topics("workers")) == ["orders"]
 
 
@@ -378,12 +400,14 @@ async def test_members_are_the_consumers_of_the_topics_they_read(broker: AsyncTe
 async def test_a_group_with_members_is_not_deleted(broker: AsyncTestBroker) -> None:
     joined = await alone(broker)
     await commit(broker, committer(joined))
-    deleting = broker.operations.check_delete_group
 
-    assert deleting("billing") == Code.NON_EMPTY_GROUP
+    async def deleting(name: str) -> Code:
+        return await broker.run(broker.operations.check_delete_group(name))
+
+    assert await deleting("billing") == Code.NON_EMPTY_GROUP
     broker.operations.leave_group("billing", [(joined.member, None)])
-    assert deleting("billing") == Code.NONE
-    assert deleting("nobody") == Code.GROUP_ID_NOT_FOUND
+    assert await deleting("billing") == Code.NONE
+    assert await deleting("nobody") == Code.GROUP_ID_NOT_FOUND
 
 
 async def test_places_on_a_topic_that_is_read_are_not_forgotten(broker: AsyncTestBroker) -> None:

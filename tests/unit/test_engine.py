@@ -608,3 +608,51 @@ def test_the_end_is_above_everything_the_engine_knows() -> None:
     assert engine.end() == 7
     engine.settle_free(9, 11)
     assert engine.end() == 11
+
+
+# Held for a decision.
+
+
+def test_nobody_gets_what_is_held_until_it_is_settled_or_let_go() -> None:
+    engine = engine_at()
+    lease = lend(engine, 4, high=4)
+
+    assert engine.hold(lease.number, 0, 2) == HELD
+    assert engine.hold(lease.number, 1, 3) == SETTLED
+    assert engine.hold(lease.number, 2, 9) == LOST
+    engine.release(lease.number, 0, attempt_counts=True)
+    assert lent(engine, now_ms=1 << 40, high=4) == (2, 4)
+    assert engine.lease(10, 4, 1 << 40, 1_000, 1) is None
+
+    engine.settle_free(0, 2)
+    engine.let_go(lease.number, 0, 2, 0)
+    assert (engine.floor, engine.waiting_retry) == (2, 0)
+
+
+def test_what_is_let_go_is_delivered_with_the_attempt_that_it_had() -> None:
+    engine = engine_at(attempts_max=1)
+    lease = lend(engine, 4, high=4)
+    engine.hold(lease.number, 0, 3)
+    engine.attempts_max = 0  # It was changed since: a decision that did not come about buries nothing.
+    engine.skip_to(1)
+
+    engine.let_go(lease.number, 0, 3, 7)
+
+    assert engine.waiting_ranges() == [(1, 3, 7)]
+    assert engine.waiting_attempt(1) == 1
+    assert not engine.exhausted
+
+
+def test_a_snapshot_has_what_is_held_as_waiting_and_a_seek_forgets_it() -> None:
+    engine = engine_at()
+    lease = lend(engine, 4, high=4)
+    engine.hold(lease.number, 0, 2)
+
+    restored = DeliveryEngine.restore(engine.snapshot(), engine.lanes)
+    assert restored.waiting_ranges() == [(0, 2, 0)]
+    restored.settle_free(0, 2)
+    assert restored.floor == 2
+
+    engine.seek(0)
+    engine.let_go(lease.number, 0, 2, 0)
+    assert engine.waiting_retry == 0

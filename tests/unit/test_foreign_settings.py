@@ -126,6 +126,12 @@ def test_what_cannot_be_done_is_a_problem_with_its_line(line: str, problem: str)
     assert found.startswith(f"f.yaml, line 2: {problem}")
 
 
+def test_a_problem_in_json_has_its_line() -> None:
+    [found] = problems('{"topic": {\n"retention": "7d",\n"retentoin": "7d"}}', "f.json")
+
+    assert found.startswith("f.json, line 3: there is no setting topic.retentoin")
+
+
 @pytest.mark.parametrize(
     ("text", "file", "why"),
     [
@@ -135,8 +141,16 @@ def test_what_cannot_be_done_is_a_problem_with_its_line(line: str, problem: str)
         ("a: !!python/object/apply:os.system [ls]", "f.yaml", "could not determine a constructor"),
         ("auth:\n  a: 1\nx: 2\nauth:\n  b: 1", "f.yaml", "f.yaml: auth is there twice, at lines 1 and 4"),
         ("auth:\n  a: 1\n  a: 2", "f.yaml", "f.yaml: auth.a is there twice, at lines 2 and 3"),
-        ('{"auth": {"a": 1}, "auth": {"b": 1}}', "f.json", "f.json: auth is there twice"),
-        ('{"auth": {"a": 1, "a": 2}}', "f.json", "f.json: a is there twice"),
+        (
+            '{"auth": {"a": 1},\n "auth": {"b": 1}}',
+            "f.json",
+            "f.json: auth is there twice, at lines 1 and 2;",
+        ),
+        (
+            '{"auth":\n {"a": "{", "\\u0061": 2}}',
+            "f.json",
+            "f.json: auth.a is there twice, at lines 2 and 2;",
+        ),
         ("[auth]\na = 1\n[auth]\nb = 1", "f.toml", "twice (at line 3"),
         ("{", "f.json", "f.json: Expecting property name"),
         ("[1]", "f.json", "sections"),

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config.broker import PARTITIONS_MAX
-from penstock.errors import InvalidValue
-from penstock.model.ids import is_uuid, message_uuid, place_of
+from penstock.errors import InvalidValue, OffsetOutOfRange
+from penstock.model.ids import (
+    is_sent_uuid,
+    is_uuid,
+    kafka_position,
+    message_uuid,
+    position_of,
+    sent_position,
+    sent_uuid,
+)
 from penstock.testing import TestBroker
 
 TOPICS = ["orders", "users", "a", "orders.dlq"]
@@ -20,8 +28,8 @@ def test_a_uuid_has_the_place_of_its_message(topic: str, partition: int, offset:
 
     assert (uuid.UUID(made).version, uuid.UUID(made).variant) == (8, uuid.RFC_4122)
     assert is_uuid(made)
-    assert place_of(made, TOPICS) == (topic, partition, offset)
-    assert place_of(made, [name for name in TOPICS if name != topic]) is None
+    assert position_of(made, TOPICS) == (topic, partition, offset)
+    assert position_of(made, [name for name in TOPICS if name != topic]) is None
 
 
 @pytest.mark.parametrize(
@@ -39,5 +47,37 @@ def test_a_message_is_traced_by_its_uuid_and_one_of_no_topic_is_refused(penstock
 
     assert trace.id == "orders:2:0"
     assert trace.events[0].detail == "1 bytes, priority normal, by order-service"
-    with pytest.raises(InvalidValue, match="UUID of a message in a known topic"):
+    with pytest.raises(InvalidValue, match="in a known topic"):
         penstock.trace(message_uuid("unknown", 2, 0))
+
+
+@given(st.sampled_from(TOPICS), st.integers(0, 2**48 - 1), st.integers(0, 2**40))
+def test_a_uuid_of_a_message_that_is_sent_has_its_topic_and_time(
+    topic: str, sent_ms: int, number: int
+) -> None:
+    made = sent_uuid(topic, sent_ms, number)
+
+    assert (uuid.UUID(made).version, uuid.UUID(made).variant) == (7, uuid.RFC_4122)
+    assert (str(uuid.UUID(made)), is_sent_uuid(made), is_uuid(made)) == (made, True, False)
+    assert sent_position(made, TOPICS) == (topic, sent_ms)
+    assert sent_position(made, [name for name in TOPICS if name != topic]) is None
+
+
+def test_uuids_of_messages_that_are_sent_at_the_same_time_differ() -> None:
+    assert len({sent_uuid("orders", 1, number) for number in range(2**34 - 500, 2**34 + 500)}) == 1000
+
+
+def test_ids_of_kafkas_clients_are_read() -> None:
+    assert kafka_position("my-orders-3@17") == ("my-orders", 3, 17)
+    assert [kafka_position(each) for each in ("orders", "orders-0", "orders@1", "orders-x@1", None)] == [
+        None
+    ] * 5
+
+
+def test_a_message_is_traced_by_the_id_that_kafkas_clients_show(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", partitions=3)
+    penstock.publish("orders", b"a", partition=2)
+
+    assert penstock.trace("orders-2@0").id == "orders:2:0"
+    with pytest.raises(OffsetOutOfRange):
+        penstock.trace("orders-2@1")

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import ProtocolViolation
 from penstock.wire.kafka.codec import decode, encode
-from penstock.wire.kafka.messages.leaders import LeaderIdAndEpoch
+from penstock.wire.kafka.messages.parts import LeaderIdAndEpoch
 from penstock.wire.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

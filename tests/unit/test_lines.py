@@ -101,6 +101,6 @@ def test_a_disk_that_fails_while_somebody_stands_in_line_leaves_nobody_there() -
     batches = [(0, batch([b"a"], number, epoch, 0))]
 
     with pytest.raises(StorageFailed):
-        run(broker, "append_in_transaction", "orders", batches, True, "p")
+        run(broker, "append_in_transaction", "orders", batches, True, "p", True)
 
     assert broker._core.state.topics["orders"].appends == {}

@@ -1,13 +1,12 @@
 """A log whose old segments are elsewhere: evicted, missing, damaged, and opened without them."""
 
 import pytest
-from tests.logs import SMALL, publish, values_of
+from tests.logs import SMALL, compacted, publish, values_of
 
 from penstock.errors import NotCached, PenstockError
 from penstock.log.archive import FetchedSegment
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log
-from penstock.log.maintenance.compaction import compact
 from penstock.log.segment import LOG, segment_name
 
 
@@ -171,7 +170,7 @@ def test_deleting_needs_no_segments_and_is_told_to_the_archive() -> None:
 def test_compaction_waits_for_segments() -> None:
     each = ArchivedLog()
     each.evict_all()
-    steps = each.log.rewrite_steps(lambda record: record.offset % 2 == 0, 10)
+    steps = each.log.rewrite(lambda record: record.offset % 2 == 0, 10)
 
     assert isinstance(next(steps), FetchedSegment)
     each.archive.put_back()
@@ -180,7 +179,7 @@ def test_compaction_waits_for_segments() -> None:
 
     assert values_of(each.log) == EVERYTHING[::2]
     assert each.archive.copies == {}
-    compact(each.log, 0, 0)
+    compacted(each.log, 0, 0)
 
 
 def test_use_is_noted_until_it_is_forgotten() -> None:

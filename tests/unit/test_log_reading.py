@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from tests.logs import SMALL, filled, open_log, publish, values_of
+from tests.logs import SMALL, filled, open_log, publish, rewritten, undecodable, values_of
 
 from penstock.errors import OffsetOutOfRange
 from penstock.log.files import MemoryFile, MemoryFiles
@@ -22,7 +22,6 @@ from penstock.wire.records import (
     lane_attributes,
     place_batch,
     read_header,
-    seal_batch,
 )
 
 
@@ -172,7 +171,7 @@ def test_headers_are_walked_while_segments_come_and_go() -> None:
     log = filled()
     walk = log.headers(0)
     assert next(walk).base_offset == 0
-    log.rewrite(lambda record: record.offset % 2 == 0, log.end)
+    rewritten(log, lambda record: record.offset % 2 == 0, log.end)
     assert next(walk).base_offset == 3
     start = log.delete_before(20)
     assert start > 6
@@ -257,14 +256,6 @@ def test_a_log_of_many_segments_keeps_few_files_open() -> None:
     assert files.open_now <= OPEN_MAX + 1
     log.close()
     assert files.open_now == 0
-
-
-def undecodable() -> bytearray:
-    """A batch with a right checksum whose records are no gzip, as old versions took it."""
-    batch = encode_values([b"x" * 100], 1000, 1)
-    batch[70:80] = bytes(10)
-    seal_batch(batch)
-    return batch
 
 
 def test_a_batch_that_cannot_be_decoded_is_reported_once_and_left_out() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.logs import SMALL, publish, values_of
+from tests.logs import SMALL, publish, rewritten, values_of
 
 from penstock.errors import OffsetOutOfRange
 from penstock.log.files import MemoryFiles
@@ -323,7 +323,7 @@ def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_
         log.roll()
     second = f"d/{1:020d}.log"
     leftover = disk.read_file(second)
-    log.rewrite(lambda record: record.offset not in (0, 1), log.end)
+    rewritten(log, lambda record: record.offset not in (0, 1), log.end)
     assert not disk.exists(second)
     log.close()
     disk.write_file(second, leftover)

@@ -1,12 +1,12 @@
 """A log whose files are a cache: what a commit round takes from it, and what makes its bytes durable."""
 
 import pytest
-from tests.logs import SMALL, publish, values_of
+from tests.logs import SMALL, publish, rewritten, values_of
 
 from penstock.errors import OffsetOutOfRange, StorageFailed
 from penstock.log.commit import GroupCommit
 from penstock.log.files import MemoryFiles
-from penstock.log.log import Log, LogConfig, Slice
+from penstock.log.log import Log, LogConfig, LogSlice
 from penstock.model.histogram import Histogram
 from penstock.wire.records import leader_epoch_of
 
@@ -26,7 +26,7 @@ class StoreRound:
 
     def __init__(self) -> None:
         self.sync_us = Histogram((1,))
-        self.entries: list[list[tuple[Log, Slice]]] = []
+        self.entries: list[list[tuple[Log, LogSlice]]] = []
 
     def commit(self, logs: list[Log]) -> None:
         taken = [(log, log.take_slice(BYTES_MAX)) for log in logs]
@@ -128,7 +128,7 @@ def test_nothing_is_deleted_or_rewritten_before_it_was_taken() -> None:
         publish(log, b"%d" % number)
 
     assert log.delete_before(40) == 0
-    assert log.rewrite(lambda _: False, 40).segments == 0
+    assert rewritten(log, lambda _: False, 40).segments == 0
 
     taken = log.take_slice(BYTES_MAX)
     assert taken is not None
@@ -140,7 +140,7 @@ def test_slices_appended_elsewhere_make_the_same_log(durability: str) -> None:
     config = LogConfig(segment_bytes=500, durability="fsync" if durability == "fsync" else "os")
     log = cached_log(config, base=7)
     log.leader_epoch = 3
-    pieces: list[Slice] = []
+    pieces: list[LogSlice] = []
     for number in range(20):
         publish(log, b"%d" % number, b"x")
         if number % 3 == 0:

@@ -1,11 +1,11 @@
 """Transactions in a log: what is open, what readers see, what is hidden for good."""
 
 import pytest
+from tests.logs import compacted
 
 from penstock.errors import OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
-from penstock.log.maintenance.compaction import compact
 from penstock.log.transactions import LogTransactions
 from penstock.wire.records import TRANSACTIONAL, BatchBuilder, decode_batch, read_header
 
@@ -228,10 +228,10 @@ def test_compaction_is_not_led_astray_by_what_was_or_may_be_aborted() -> None:
     end(log, 1, False)
     write(log, b"open", producer=2, key=b"k")
 
-    compact(log, 10**9, 1000)
+    compacted(log, 10**9, 1000)
     end(log, 2, False)
     log.cleaned = type(log.cleaned)()
-    compact(log, 10**9, 1000)
+    compacted(log, 10**9, 1000)
 
     assert seen(log) == [b"kept"]
 
@@ -242,7 +242,7 @@ def test_a_committed_value_supersedes_an_older_one() -> None:
     write(log, b"new", producer=1, key=b"k")
     end(log, 1, True)
 
-    compact(log, 10**9, 1000)
+    compacted(log, 10**9, 1000)
 
     assert seen(log) == [b"new"]
     assert log.end == 3, "the marker keeps its place"

@@ -52,7 +52,7 @@ def test_nothing_is_missing_before_the_last_message_of_a_node_that_may_have_more
 def test_offsets_and_counts_are_those_of_the_owner() -> None:
     found = {0: {0: 5, 1: 0}, 1: {0: 0, 1: 7}}
 
-    assert merging.offsets(found, Merging(owner, ("orders", "latest", False))) == {0: 5, 1: 7}
+    assert merging.by_partition(found, Merging(owner, ("orders", "latest", False))) == {0: 5, 1: 7}
     places = {
         node: {("orders", number): each for number, each in mine.items()} for node, mine in found.items()
     }
@@ -119,6 +119,14 @@ def test_a_group_has_the_lag_of_all_and_the_verdict_of_the_worst() -> None:
     assert [(each.partition, each.lag) for each in merged.partitions] == [(0, 0), (1, 9)]
     assert (merged.delivered, merged.in_flight, merged.waiting_retry) == (8, 2, 4)
     assert (merged.rates.published, merged.rates.acked) == (2.0, 6.0)
+
+
+def test_a_group_without_consumers_says_how_many_messages_wait_on_all_nodes() -> None:
+    found = {0: group(0, "no consumers", 31, 5.0, None), 1: group(1, "no consumers", 1, 33.0, None)}
+
+    merged = merging.group_info(found, Merging(owner, ("orders", "billing")))
+
+    assert str(merged.verdict) == "no consumers: 32 messages are waiting; no consumer is connected"
 
 
 def test_every_verdict_has_its_place() -> None:

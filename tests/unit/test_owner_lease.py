@@ -32,7 +32,9 @@ def broker(penstock: TestBroker) -> TestBroker:
 
 @pytest.fixture
 def lease(broker: TestBroker) -> Lease:
-    lease = core_of(broker).state.lease = Lease()
+    state = core_of(broker).state
+    lease = state.lease = Lease()
+    state.topic("orders").partitions.node = lease.node  # A node has its number before it has topics.
     return lease
 
 
@@ -80,10 +82,13 @@ def test_reads_of_all_partitions_wait_until_all_of_this_node_are_loaded(
         lambda: broker.read("orders"),
         lambda: broker.peek("orders", 1),
         lambda: broker.offsets("orders", "latest"),
+        lambda: broker.describe_topic("orders"),
+        lambda: broker.describe_group("orders", "s"),
+        lambda: core.facts.lanes("orders"),
         lambda: core.commits.read("orders", "s"),
     ]
     close(broker, "orders", 1, owner=2)
-    for request in requests[:3]:
+    for request in requests[:-1]:
         assert request()
     assert core.commits.read("orders", "s") == {}
 
@@ -93,6 +98,47 @@ def test_reads_of_all_partitions_wait_until_all_of_this_node_are_loaded(
         with pytest.raises(NotOwner):
             request()
     assert broker.read("orders", partition=0)
+
+
+def test_groups_dead_letters_and_schedules_are_listed_once_all_of_this_node_is_loaded(
+    broker: TestBroker, lease: Lease
+) -> None:
+    """Who is told that there are none would take it that there never were."""
+    broker.create_topic("orders.dlq")
+    local = broker._local
+    requests: list[Callable[[], Any]] = [
+        lambda: broker.scheduled("orders"),
+        lambda: broker.scheduled_count("orders"),
+        lambda: broker.dead_letters("orders"),
+        lambda: broker.dead_letter_errors("orders"),
+        lambda: broker.queues(),
+        lambda: broker._driver.run(local.topics_with_offsets("g")),
+        lambda: broker._driver.run(local.queued_topics("g")),
+        lambda: broker._driver.run(local.member_groups()),
+        lambda: broker._driver.run(local.member_group("g")),
+        lambda: broker._driver.run(local.check_delete_group("g")),
+    ]
+    for request in requests:
+        request()
+
+    close(broker, "orders", 0, owner=lease.node)
+    close(broker, "orders.dlq", 0, owner=lease.node)
+
+    for request in requests:
+        with pytest.raises(NotOwner):
+            request()
+
+
+def test_the_version_of_an_application_is_known_once_partition_0_is_loaded(
+    broker: TestBroker, lease: Lease
+) -> None:
+    """A job that is told of no version would publish again what it has published."""
+    assert broker.published_version("orders", "job") is None
+
+    close(broker, "orders", 0, owner=lease.node)
+
+    with pytest.raises(NotOwner):
+        broker.published_version("orders", "job")
 
 
 @pytest.mark.parametrize("kind", ["queue", "stream"])

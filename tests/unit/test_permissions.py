@@ -157,7 +157,8 @@ def test_every_resource_has_operations() -> None:
     assert set(OPERATIONS) == set(get_args(Resource))
 
 
-def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
+@pytest.mark.parametrize("converted", [False, True], ids=["directory", "cluster made from one"])
+def test_acls_that_an_earlier_version_kept_among_grants_become_acls(converted: bool) -> None:
     with TestBroker.open() as broker:
         broker.set_user("anna", "correct horse", [Grant(role="reader", topics=["logs"])])
         access = broker._local.access
@@ -170,9 +171,11 @@ def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
         ]
         info = msgspec.structs.replace(stored.info, grants=[*stored.info.grants, *marked])
         old = AccessBook(users={"anna": msgspec.structs.replace(stored, info=info)})
-        access._state.files.write_file(f"{access._state.directory}/access.json", encode_checked(old))
-
-        access.open()
+        if converted:
+            access.load(encode_checked(old))
+        else:
+            access._state.files.write_file(f"{access._state.directory}/access.json", encode_checked(old))
+            access.open()
 
         assert access.acls() == [
             Acl(ME, "topic", "orders", False, "write"),

@@ -4,13 +4,13 @@ import pytest
 from tests.movable import Held, core_of, reopen
 
 from penstock.broker.core import Core
-from penstock.broker.registry.registry import ACCESS, first_generation
+from penstock.broker.registry.registry import ACCESS, GROUPS, first_generation
 from penstock.broker.steps import GiveWay, Steps
 from penstock.broker.topic.local_registry import LocalRegistry
 from penstock.config.broker import TopicSettings
 from penstock.errors import NotOwner, StoreUnavailable
 from penstock.groups.configs import GroupConfig
-from penstock.model.access import Grant
+from penstock.model.access import Grant, Quota
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk
 
@@ -167,3 +167,83 @@ def test_generations_begin_beyond_those_of_the_epoch_before(
     assert coordination._generation_before("g") == 7 << 20
     assert coordination._generation_before("other") == 0
     assert first_generation(2048 + 7) == 7 << 20, "a generation has 31 bits"
+
+
+def test_a_change_of_keys_keeps_one_of_another_node_that_is_not_carried_out_here_yet(
+    broker: TestBroker, registry: SlowRegistry
+) -> None:
+    """A revoked key was valid again."""
+    registry.epochs[""] = 1
+    access = core_of(broker).access
+    revoked = broker.create_key("revoked", grants=GRANTS)
+    before = registry.read(ACCESS)
+    assert before is not None
+    broker.revoke_key(revoked.id)
+    access.load(before)  # As it is here when the other node has revoked it.
+
+    broker.create_key("other", grants=GRANTS)
+
+    known = access.keys()
+    assert [key.name for key in known] == ["other"]
+
+
+def test_a_change_of_a_user_keeps_one_of_another_node_that_is_not_carried_out_here_yet(
+    broker: TestBroker, registry: SlowRegistry
+) -> None:
+    """The old password was valid again."""
+    registry.epochs[""] = 1
+    access = core_of(broker).access
+    broker.set_user("ann", "the old password", grants=GRANTS)
+    before = registry.read(ACCESS)
+    assert before is not None
+    broker.set_user("ann", "the new password", grants=GRANTS)
+    access.load(before)
+
+    broker._driver.run(access.alter_user("ann", [], Quota()))
+
+    stored = access.user("ann")
+    assert stored is not None
+    assert stored.fits("the new password")
+    assert stored.info.grants == []
+
+
+def test_a_change_of_keys_does_not_hide_a_later_one_of_another_node(
+    broker: TestBroker, registry: SlowRegistry
+) -> None:
+    registry.epochs[""] = 1
+    access = core_of(broker).access
+    broker.create_key("first", grants=GRANTS)
+    later = registry.read(ACCESS)
+    assert later is not None
+    write = registry.write
+
+    def overtaken(name: str, data: bytes) -> Steps[None]:
+        yield from write(name, data)
+        yield from write(name, later)
+        access.load(later)
+
+    registry.write = overtaken  # type: ignore[method-assign]
+    broker.create_key("second", grants=GRANTS)
+
+    known = access.keys()
+    assert [key.name for key in known] == ["first"]
+
+
+def test_a_change_of_group_settings_keeps_one_of_another_node_that_is_not_carried_out_here_yet(
+    broker: TestBroker, registry: SlowRegistry
+) -> None:
+    registry.epochs[""] = 1
+    configs = core_of(broker).group_configs
+
+    def alter(group: str, lock_ms: int) -> None:
+        broker._driver.run(broker._local.alter_group_config(group, GroupConfig(share_lock_ms=lock_ms)))
+
+    alter("billing", 5000)
+    before = registry.read(GROUPS)
+    assert before is not None
+    alter("billing", 6000)
+    configs.load(before)
+
+    alter("mail", 7000)
+
+    assert configs.said("billing").share_lock_ms == 6000

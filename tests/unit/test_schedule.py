@@ -5,9 +5,10 @@ import pytest
 from penstock.errors import DiskFull
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log, LogConfig
+from penstock.schedule import schedule
 from penstock.schedule.buckets import HOUR_MS, SPILL_PAIRS
 from penstock.schedule.entries import Due
-from penstock.schedule.schedule import TAKE_BYTES_MAX, Schedule
+from penstock.schedule.schedule import TAKE_BYTES_MAX, Message, Schedule
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
@@ -266,7 +267,7 @@ def test_far_off_messages_wait_on_disk_and_come_back(ahead: bool) -> None:
     assert len(partition.files.list("orders/schedule/far")) == 1
 
     if ahead:
-        partition.schedule.maintain(NOW_MS + DAY_MS - HOUR_MS + 1)
+        list(partition.schedule.maintain(NOW_MS + DAY_MS - HOUR_MS + 1))
         assert partition.files.list("orders/schedule/far") == []
 
     assert partition.schedule.next_due_ms() == NOW_MS + DAY_MS
@@ -353,7 +354,7 @@ def test_cleaning_removes_what_nobody_needs_and_keeps_the_rest() -> None:
     assert partition.fire(NOW_MS) == [recurring, *gone]
     before_bytes = partition.schedule.log.size_bytes
 
-    partition.schedule.maintain(NOW_MS)
+    list(partition.schedule.maintain(NOW_MS))
 
     assert partition.schedule.log.size_bytes < before_bytes / 4
     for now_ms in (NOW_MS, NOW_MS + 1):
@@ -376,12 +377,32 @@ def test_cleaning_forgets_everything_when_nothing_waits() -> None:
         for _ in range(50):
             partition.add(NOW_MS, bytes(100))
         partition.fire(NOW_MS)
-        partition.schedule.maintain(NOW_MS)
+        list(partition.schedule.maintain(NOW_MS))
 
     assert partition.schedule.log.size_bytes < 500
     assert len(partition.schedule.log.segments()) == 1
     number = partition.add(NOW_MS + 5)
     partition.open(NOW_MS)
+    assert partition.fire(NOW_MS + 5) == [number]
+
+
+def test_cleaning_keeps_the_last_numbers_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "PRODUCERS_MAX", 2)
+    partition = Partition(config=clean_config())
+    for turn in range(3):
+        for producer in (7, 8, 9):
+            for sequence in (turn * 100, turn * 100 + 50):
+                messages: list[Message] = [(NOW_MS, None, bytes(100), [], 0)] * 10
+                partition.schedule.add_many(messages, NOW_MS, producer, sequence)
+        assert len(partition.fire(NOW_MS)) == 60
+        list(partition.schedule.maintain(NOW_MS))
+
+        assert partition.schedule.log.size_bytes < 500
+        for _ in range(2):
+            found = [partition.schedule.last_sequence(producer) for producer in (7, 8, 9)]
+            assert found == [-1, turn * 100 + 50, turn * 100 + 50]
+            partition.open(NOW_MS)
+    number = partition.add(NOW_MS + 5)
     assert partition.fire(NOW_MS + 5) == [number]
 
 
@@ -391,7 +412,7 @@ def test_cleaning_waits_until_it_is_worth_it() -> None:
         partition.add(NOW_MS + DAY_MS, bytes(100))
     size_bytes = partition.schedule.log.size_bytes
 
-    partition.schedule.maintain(NOW_MS)
+    list(partition.schedule.maintain(NOW_MS))
 
     assert partition.schedule.log.size_bytes == size_bytes
 
@@ -406,7 +427,7 @@ def test_cleaning_syncs_the_data_log_before_it_forgets() -> None:
     partition.fire(NOW_MS)
     assert partition.data.durable < partition.data.written
 
-    partition.schedule.maintain(NOW_MS)
+    list(partition.schedule.maintain(NOW_MS))
 
     assert partition.data.durable == partition.data.written
 
@@ -416,11 +437,11 @@ def test_what_settles_while_the_log_is_cleaned_is_not_forgotten_too_early() -> N
     early = [partition.add(NOW_MS, bytes(100)) for _ in range(100)]
     late = [partition.add(NOW_MS + 1, bytes(100)) for _ in range(20)]
     partition.fire(NOW_MS)
-    steps = partition.schedule.maintain_steps(NOW_MS)
+    steps = partition.schedule.maintain(NOW_MS)
     next(steps)
 
     assert partition.fire(NOW_MS + 1) == late
-    assert list(partition.schedule.maintain_steps(NOW_MS)) == [], "one at a time"
+    assert list(partition.schedule.maintain(NOW_MS)) == [], "one at a time"
     list(steps)
 
     assert partition.came_ms(late[-1]) == NOW_MS

@@ -40,7 +40,7 @@ class Work:
             self.attempt(self.add, schedule, b"far %d" % round_number, now_ms + 9 * HOUR_MS)
             self.attempt(self.cancel, schedule, b"near %d 0" % round_number)
             self.attempt(self.fire, data, schedule, now_ms)
-            self.attempt(schedule.maintain, now_ms)
+            self.attempt(self.maintain, schedule, now_ms)
         schedule.close()
         data.close()
 
@@ -54,6 +54,9 @@ class Work:
         number = schedule.add(due_ms, None, value + bytes(60), [], 0, NOW_MS)
         schedule.log.sync()
         self.accepted[value] = number
+
+    def maintain(self, schedule: Schedule, now_ms: int) -> None:
+        list(schedule.maintain(now_ms))
 
     def cancel(self, schedule: Schedule, value: bytes) -> None:
         if value in self.accepted:

@@ -110,7 +110,7 @@ def test_cleaning_does_not_look_like_a_move() -> None:
     gone = [partition.add(NOW_MS, bytes(100)) for _ in range(100)]
     partition.fire(NOW_MS)
     before = partition.schedule.log.size_bytes
-    partition.schedule.maintain(NOW_MS + 5)
+    list(partition.schedule.maintain(NOW_MS + 5))
 
     assert partition.schedule.log.size_bytes < before
     assert partition.schedule.known(gone[0]) is None

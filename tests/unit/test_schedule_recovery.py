@@ -266,7 +266,7 @@ def test_a_power_cut_in_the_middle_of_cleaning_loses_and_repeats_nothing(seed: i
         partition.schedule.reschedule(number, NOW_MS + 70, NOW_MS)
     partition.fire()
     partition.sync()
-    steps = partition.schedule.maintain_steps(NOW_MS)
+    steps = partition.schedule.maintain(NOW_MS)
     for _ in range(seed % 5):
         next(steps, None)
 
@@ -287,7 +287,7 @@ def test_what_fires_while_the_log_is_cleaned_is_not_forgotten_before_its_message
     late = partition.add(b"late", NOW_MS + 1)
     partition.fire()
     partition.sync()
-    steps = partition.schedule.maintain_steps(NOW_MS)
+    steps = partition.schedule.maintain(NOW_MS)
     next(steps)
     assert partition.schedule.log.segments()[-1].base_offset > late, "its record is in what is cleaned"
     partition.fire(NOW_MS + 1)
@@ -308,7 +308,7 @@ def test_cleaning_does_not_forget_what_is_accounted_for() -> None:
         partition.add(b"early" + bytes(100))
     partition.fire()
     partition.schedule.reschedule(number, NOW_MS + 30 * MINUTE_MS, NOW_MS)
-    partition.schedule.maintain(NOW_MS)
+    list(partition.schedule.maintain(NOW_MS))
     assert partition.schedule.known(number + 1) is None
 
     partition.kill()

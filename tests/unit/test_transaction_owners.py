@@ -26,7 +26,7 @@ def test_a_name_is_its_owners_and_nobody_else_fences_or_ends_it() -> None:
         with pytest.raises(Forbidden, match="user anna"):
             run(broker, *work)
     batches = [(0, batch([b"a"], number, epoch, 0))]
-    [refused] = run(broker, "append_in_transaction", "orders", batches, True, "p", ben)
+    [refused] = run(broker, "append_in_transaction", "orders", batches, True, "p", True, ben)
     assert isinstance(refused, Forbidden)
     run(broker, "end_transaction", "p", number, epoch, True, anna)
 

@@ -31,7 +31,7 @@ RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__i
 # What front ends and clusters serve from.
 ONLY_ASYNC = {
     "check_storage", "close_within", "keep_share_member", "on_work", "operations", "problems", "route", "run",
-    "start", "through",
+    "run_all", "start", "through",
 }  # fmt: skip
 # What a broker at the end of a connection has beyond one in the process.
 ONLY_REMOTE = {"flush", "publish_nowait"}
@@ -110,7 +110,9 @@ def test_everything_of_the_async_api_is_awaited() -> None:
         for name, member in public(kind).items():
             function = function_of(member)
             if inspect.isfunction(function) and not isinstance(member, property):
-                assert inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function), name
+                entered = hasattr(typing.get_type_hints(function).get("return"), "__aenter__")
+                awaited = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+                assert awaited or entered, name
 
 
 def test_both_ways_to_open_take_the_same() -> None:

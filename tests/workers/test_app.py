@@ -103,7 +103,7 @@ def none() -> None: ...
     [
         (lambda app: app.worker("orders", kind="stream"), "queue group"),
         (lambda app: app.worker("orders", concurrency=0), "concurrency"),
-        (lambda app: app.worker("orders", timeout=0), "some time"),
+        (lambda app: app.worker("orders", timeout=0), "above 0"),
         (lambda app: app.worker("orders", timeout="soon"), "timeout"),
         (lambda app: app.worker("orders", max_atempts=3), "there is no such setting"),
         (lambda app: app.worker("orders", backoff="quick"), "backoff"),

@@ -119,7 +119,7 @@ def test_the_start_screen_says_what_runs_and_where_in_80_columns() -> None:
     assert lines[0].endswith(": shop.tasks:app with 2 functions at penstock://127.0.0.1:7070")
     assert lines[1:] == [
         "",
-        "  function  works on                         group       at once  timeout  tries",
+        "  function  topic or schedule                group       at once  timeout  tries",
         "  handle    orders                           processors        8     30 s      5",
         "  report    0 9 * * mon-fri (Europe/Berlin)  workers           1     none      4",
         "",

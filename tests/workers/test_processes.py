@@ -367,7 +367,7 @@ async def handle(message): ...
     first.kill()
 
     worker = start("worker", "tasks:app", "--server", address)
-    worker.line_with(f"cannot reach {address}, and tries again")
+    worker.line_with(f"cannot reach {address}; trying again")
     start(*SERVE, "--data", ":memory:", "--native", address.removeprefix("penstock://"))
     worker.line_with("connected to")
 

@@ -486,7 +486,7 @@ async def test_a_broker_that_cannot_serve_now_is_asked_again(caplog: pytest.LogC
 
                 assert (await broker.describe_group("orders", "default")).acked == 1
     assert done == [b"x"]
-    assert "handle cannot take messages, and tries again: no room on the disk" in caplog.text
+    assert "handle cannot receive messages; trying again: no room on the disk" in caplog.text
 
 
 async def test_a_stop_waits_for_the_last_acks() -> None:
@@ -567,7 +567,7 @@ async def test_a_topic_that_is_deleted_under_a_worker_is_made_again(
         await time.passes("1s")
 
     assert done == [b"x"]
-    assert "handle cannot take messages, and tries again" in caplog.text
+    assert "handle cannot receive messages; trying again" in caplog.text
 
 
 async def test_a_group_that_settles_on_delivery_loses_nothing_when_its_worker_stops(

@@ -131,7 +131,7 @@ async def test_streams_count_as_connections_of_their_key() -> None:
 
 
 async def test_consumers_of_polls_are_limited_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.frontends.grpc.polling.OWN_CONSUMERS_MAX", 2)
+    monkeypatch.setattr("penstock.frontends.consumer_quota.OWN_CONSUMERS_MAX", 2)
     async with place(authentication=True) as api:
         _, one = await key(api, "consumer")
         _, two = await key(api, "consumer")
@@ -146,7 +146,7 @@ async def test_consumers_of_polls_are_limited_for_each_key(monkeypatch: pytest.M
         await api.consumer.Poll(polls[2], metadata=two)
         consumers.sweep()
         consumers.sweep()
-        left = dict(consumers._counts)
+        left = dict(consumers.quota.counts)
         await api.consumer.Poll(polls[2], metadata=one)
 
         assert too_many == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED")

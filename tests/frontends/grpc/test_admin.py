@@ -6,6 +6,7 @@ from tests.frontends.grpc.place import Place, info_of, place, ranges
 
 from penstock.grpc import penstock_pb2 as pb
 from penstock.model.access import Grant
+from penstock.model.ids import message_uuid
 
 EMPTY = pb.Empty()
 
@@ -98,6 +99,8 @@ async def test_a_trace_tells_of_everything(api: Place) -> None:
     )
 
     trace = await api.admin.Trace(pb.TraceRequest(id="orders:0:0"))
+    for other in ("orders-0@0", message_uuid("orders", 0, 0)):  # As Kafka's and KQueue's clients name it.
+        assert await api.admin.Trace(pb.TraceRequest(id=other)) == trace
     states = await api.admin.DeliveryStates(
         pb.DeliveryStatesRequest(topic="orders", group="g", partition=0, start=0, end=1)
     )
@@ -156,7 +159,7 @@ async def test_schedules_are_added_listed_moved_and_cancelled(api: Place) -> Non
 
 
 async def test_the_broker_at_a_glance_counts_this_connection(api: Place) -> None:
-    api.broker.operations.connections = lambda: api.listener.shared._connections.count
+    api.broker.operations.server_counts.connections = lambda: api.listener.shared._connections.count
     await api.publish(b"x")
 
     stats = await api.admin.Stats(EMPTY)

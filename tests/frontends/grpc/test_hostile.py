@@ -3,7 +3,8 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import grpc
@@ -14,9 +15,13 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from tests.frontends.grpc.place import PATIENCE_S, Conversation, Place, info_of, place, ranges, until, values
 
 from penstock.config.server import GrpcSettings, LimitSettings
+from penstock.frontends.grpc.call import UNKNOWN_OF_HOST_MAX
 from penstock.frontends.grpc.consuming import RECEIVES_MAX, REQUESTS_MAX, ConsumeStream
+from penstock.frontends.grpc.reflection import REFLECTION
+from penstock.frontends.grpc.server import CALLS_MAX
 from penstock.grpc import penstock_pb2 as pb
-from penstock.grpc.penstock_pb2_grpc import AdminStub, ConsumerStub
+from penstock.grpc.penstock_pb2_grpc import AdminStub, ConsumerStub, PublisherStub
+from penstock.model.access import Grant
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -85,13 +90,37 @@ def text(value: str) -> bytes:
     return bytes((len(value),)) + value.encode()
 
 
+def header_block(path: str) -> bytes:
+    """The headers of a call."""
+    headers = {
+        ":method": "POST", ":scheme": "http", ":path": path, ":authority": "x",
+        "te": "trailers", "content-type": "application/grpc",
+    }  # fmt: skip
+    return b"".join(b"\x00" + text(name) + text(value) for name, value in headers.items())
+
+
+async def test_calls_that_are_opened_and_reset_at_once_leave_nothing_behind(api: Place) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+    block = header_block("/penstock.v1.Publisher/Publish")
+    reset = (8).to_bytes(4, "big")  # CANCEL
+    writer.write(PREFACE + frame(4, 0, 0, b""))
+
+    for stream in range(1, 20_000, 2):
+        writer.write(frame(1, 4, stream, block) + frame(3, 0, stream, reset))
+    writer.write(frame(6, 0, 0, b"the last"))  # PING
+    heard = b""
+    async with asyncio.timeout(PATIENCE_S):
+        while b"the last" not in heard:
+            heard = heard[-8:] + await reader.read(65_536)
+    await still_works(api)
+    writer.close()
+
+    await until(lambda: not api.listener.shared.calls)
+
+
 async def test_a_watch_that_is_not_read_keeps_no_health_check_waiting() -> None:
     async with place() as api:
-        headers = {
-            ":method": "POST", ":scheme": "http", ":path": f"/{HEALTH}/Watch", ":authority": "x",
-            "te": "trailers", "content-type": "application/grpc",
-        }  # fmt: skip
-        block = b"".join(b"\x00" + text(name) + text(value) for name, value in headers.items())
+        block = header_block(f"/{HEALTH}/Watch")
         no_window = frame(4, 0, 0, (4).to_bytes(2, "big") + (0).to_bytes(4, "big"))
         _, writer = await asyncio.open_connection("127.0.0.1", api.port)
         writer.write(PREFACE + no_window + frame(1, 4, 1, block) + frame(0, 1, 1, bytes(5)))
@@ -120,6 +149,101 @@ async def test_watches_of_the_health_are_bounded(api: Place, monkeypatch: pytest
 
     assert info_of(refused.value).reason == "OVERLOADED"
     assert (await stub.Check(health_pb2.HealthCheckRequest())).status == 1
+
+
+@pytest.mark.parametrize(
+    "path", [f"/{HEALTH}/Check", f"/{HEALTH}/Watch", f"/{REFLECTION}/ServerReflectionInfo"]
+)
+async def test_calls_that_send_no_request_leave_room_for_who_has_a_key(path: str) -> None:
+    async with place(authentication=True) as api, AsyncExitStack() as channels:
+        made = await api.broker.create_key("producer", [Grant(role="producer")])
+        waiting: list[grpc.aio.StreamUnaryCall[Any, Any]] = []
+        for number in range(11):
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{api.port}", options=options)
+            await channels.enter_async_context(channel)
+            method: grpc.aio.StreamUnaryMultiCallable[Any, Any] = channel.stream_unary(path)
+            waiting += [method(metadata=(("x-number", str(number)),)) for _ in range(100)]
+        await until(lambda: sum(call.done() for call in waiting) == len(waiting) - UNKNOWN_OF_HOST_MAX)
+
+        message = pb.PublishRequest(topic="orders", message=pb.Message(value=b"x"))
+        metadata = (("authorization", f"Bearer {made.key}"),)
+        receipt = await api.publisher.Publish(message, metadata=metadata, timeout=PATIENCE_S)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await next(call for call in waiting if call.done())
+
+        assert receipt.offset == 0
+        assert info_of(refused.value).reason == "OVERLOADED"
+        for call in waiting:
+            call.cancel()
+        await until(lambda: not api.listener.shared._unknown)
+
+
+async def test_a_call_without_a_login_is_refused_before_its_request_is_sent() -> None:
+    paths = [
+        f"/{service.full_name}/{method.name}"
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
+    async with place(authentication=True) as api:
+        for path in paths:
+            method: grpc.aio.StreamStreamMultiCallable[Any, Any] = api.channel.stream_stream(path)
+            call = method(timeout=PATIENCE_S)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call.read()
+            assert info_of(refused.value).reason == "UNAUTHENTICATED", path
+
+
+async def test_calls_without_a_login_are_bounded_over_all_addresses(
+    api: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.frontends.grpc.call.UNKNOWN_CALLS_MAX", 1)
+    stub = health_pb2_grpc.HealthStub(api.channel)
+    watching = stub.Watch(health_pb2.HealthCheckRequest())
+    await watching.read()
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    watching.cancel()
+
+    assert info_of(refused.value).reason == "OVERLOADED"
+    await until(lambda: not api.listener.shared._unknown)
+    assert (await stub.Check(health_pb2.HealthCheckRequest())).status == 1
+
+
+async def test_logins_in_progress_are_bounded_and_a_known_key_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with place(authentication=True) as api:
+        made = await api.broker.create_key("producer", [Grant(role="producer")])
+        await api.broker.set_user("anna", "secret-word", [Grant(role="producer")])
+        known = (("authorization", f"Bearer {made.key}"),)
+        user = (("authorization", "Basic YW5uYTpzZWNyZXQtd29yZA=="),)
+        request = pb.PublishRequest(topic="orders", message=pb.Message(value=b"x"))
+        await api.publisher.Publish(request, metadata=known, timeout=PATIENCE_S)
+
+        monkeypatch.setattr("penstock.frontends.grpc.call.LOGINS_MAX", 0)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await api.publisher.Publish(request, metadata=user, timeout=PATIENCE_S)
+
+        assert info_of(refused.value).reason == "OVERLOADED"
+        receipt = await api.publisher.Publish(request, metadata=known, timeout=PATIENCE_S)
+        assert receipt.offset == 1
+
+
+async def test_a_call_that_ends_without_a_request_is_refused() -> None:
+    async with place(authentication=True) as api:
+        made = await api.broker.create_key("producer", [Grant(role="producer")])
+        method: grpc.aio.StreamStreamMultiCallable[Any, Any] = api.channel.stream_stream(
+            "/penstock.v1.Publisher/Publish"
+        )
+        call = method(metadata=(("authorization", f"Bearer {made.key}"),), timeout=PATIENCE_S)
+
+        await call.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+
+        assert info_of(refused.value).reason == "PROTOCOL_VIOLATION"
 
 
 async def test_noise_in_a_stream_is_refused(api: Place) -> None:
@@ -267,6 +391,7 @@ async def test_receives_whose_answers_are_not_read_are_not_begun(api: Place) -> 
 
 
 async def test_calls_that_are_cancelled_at_once_leave_nothing_behind(api: Place) -> None:
+    await api.broker.create_group("orders", "g", start="earliest", max_attempts=1000)  # No dead letters.
     await api.publish(*[b"%d" % number for number in range(20)])
     chance = random.Random(7)
     for _ in range(60):
@@ -310,6 +435,20 @@ async def test_calls_are_limited_for_a_connection(api: Place) -> None:
     settings = {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
     assert head[3] == 4  # SETTINGS
     assert settings[3] == 100  # MAX_CONCURRENT_STREAMS
+
+
+async def test_calls_up_to_the_limit_of_a_connection_are_never_refused(api: Place) -> None:
+    request = pb.PublishRequest(topic="orders", message=pb.Message(value=b"x"))
+
+    def publish(stub: PublisherStub) -> int:
+        """Call after call: the next one arrives while the server still frees the one before."""
+        return len([stub.Publish(request, timeout=PATIENCE_S) for _ in range(20)])
+
+    def publish_all() -> int:
+        with grpc.insecure_channel(f"127.0.0.1:{api.port}") as channel, ThreadPoolExecutor(CALLS_MAX) as pool:
+            return sum(pool.map(publish, [PublisherStub(channel)] * CALLS_MAX))
+
+    assert await asyncio.to_thread(publish_all) == 20 * CALLS_MAX
 
 
 async def test_calls_are_limited_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.frontends.http.browser import Answer, Place, place
 
 from penstock.config.server import LimitSettings
-from penstock.frontends.http.handlers.batches import TOGETHER_MAX
+from penstock.frontends.http.handlers.messages.batches import TOGETHER_MAX
 
 BATCH = "/v1/topics/orders/publish/batch"
 LINES = {"content-type": "application/x-ndjson"}

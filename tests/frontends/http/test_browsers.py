@@ -13,11 +13,7 @@ SESSION = "/ui/session"
 ADA = {"user": "ada", "password": "correct horse battery"}
 
 
-@pytest.fixture(autouse=True)
-def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.access.access.PASSWORD_COST", 2)
-    monkeypatch.setattr("penstock.broker.access.access.KEY_COST", 2)
-    monkeypatch.setattr("penstock.frontends.security.logins.PASSWORD_COST", 2)
+pytestmark = pytest.mark.usefixtures("quick_hashes")
 
 
 @pytest.fixture

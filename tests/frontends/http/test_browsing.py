@@ -152,12 +152,14 @@ async def test_a_message_that_is_not_there_has_no_journey(full: Place, name: str
     assert answer.code
 
 
-async def test_a_message_is_traced_by_the_uuid_of_kqueues_clients(http: Place) -> None:
+async def test_a_message_is_traced_by_the_ids_of_other_clients(http: Place) -> None:
     await http.broker.publish("orders", b"a", partition=0, headers={"x-producer": "order-service"})
 
     answer = await http.ask("GET", f"/v1/trace/{message_uuid('orders', 0, 0)}")
     unknown = await http.ask("GET", f"/v1/trace/{message_uuid('nothing', 0, 0)}")
+    by_kafka = await http.ask("GET", "/v1/trace/orders-0@0")
 
     assert (answer.status, answer.json["id"]) == (200, "orders:0:0")
+    assert by_kafka.json == answer.json
     assert answer.json["events"][0]["detail"].endswith("by order-service")
     assert (unknown.status, unknown.code) == (400, "VALUE_INVALID")

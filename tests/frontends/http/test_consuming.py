@@ -373,3 +373,31 @@ async def test_a_client_that_was_gone_before_it_could_wait_takes_nothing(
 
     assert not http.listener.state.tasks
     assert (await http.broker.describe_group("orders", "billing")).in_flight == 0
+
+
+async def test_consumers_are_limited_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client asks with ever more visibility timeouts, each of which needs a consumer."""
+    monkeypatch.setattr("penstock.frontends.consumer_quota.OWN_CONSUMERS_MAX", 2)
+    async with place(authentication=True) as http:
+        keys = [await http.broker.create_key(name, [Grant(role="consumer")]) for name in ("one", "two")]
+        one, two = ({"authorization": f"Bearer {made.key}"} for made in keys)
+        bodies = [{"visibility": f"{seconds}s", "wait": "0s"} for seconds in (1, 2, 3)]
+        consumers = http.listener.shared.consumers
+
+        async def ask(body: dict[str, str], headers: dict[str, str], group: str = GROUP) -> Answer:
+            return await http.ask("POST", f"{group}/receive", body, headers)
+
+        missing = await ask(bodies[0], one, "/v1/topics/missing/groups/g")
+        allowed = [await ask(body, one) for body in (*bodies[:2], *bodies[:2])]
+        refused = await ask(bodies[2], one)
+        others = await ask(bodies[2], two)
+        consumers.sweep()
+        consumers.sweep()
+        left = dict(consumers.quota.counts)
+        again = await ask(bodies[2], one)
+
+    assert missing.code == "TOPIC_NOT_FOUND"
+    assert [answer.status for answer in (*allowed, others, again)] == [200] * 6
+    assert (refused.status, refused.code) == (429, "QUOTA_EXCEEDED")
+    assert "retry-after" in refused.headers
+    assert left == {}

@@ -16,7 +16,7 @@ from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from tests.frontends.http.browser import Answer, Browser, Place, place
-from tests.frontends.http.test_logins import bearer, quick_hashes
+from tests.frontends.http.test_logins import bearer
 
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.broker.observability.metrics import OF_NODE, SECTIONS, Kind, Metric
@@ -25,7 +25,7 @@ from penstock.frontends.http.handlers.metrics import LINES, pieces
 from penstock.frontends.serve import Server
 from penstock.model.access import Grant
 
-__all__ = ["quick_hashes"]
+pytestmark = pytest.mark.usefixtures("quick_hashes")
 
 OF_SERVER = [section for section in SECTIONS if section is not OF_NODE]  # It is in no cluster.
 

@@ -5,11 +5,14 @@ import asyncio
 import msgspec
 import pytest
 from scripts.errors_page import error_classes
+from starlette.types import Message
 from tests.frontends.http.browser import Place, place
 
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError, QuotaExceeded
 from penstock.frontends.http import problems
+from penstock.frontends.http.app import make_app
+from penstock.frontends.http.routes import ROUTES
 
 PUBLISH = "/v1/topics/orders/publish"
 
@@ -94,6 +97,25 @@ async def test_a_wrong_method_is_told_the_right_ones(
 
     assert (answer.status, answer.code) == (405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"] == allowed
+
+
+async def test_methods_of_a_path_work_in_any_order_of_the_table(http: Place) -> None:
+    by_method = sorted(ROUTES, key=lambda route: route.method)
+    app = make_app(http.listener.shared, by_method)
+    statuses: list[int] = []
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    of_both = {"type": "http", "path": "/v1/topics/orders", "headers": [], "query_string": b""}
+    for method in ("GET", "HEAD"):
+        await app({**of_both, "method": method, "state": {"lost": asyncio.Event()}}, receive, send)
+
+    assert statuses == [200, 204]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from websockets.frames import Frame, Opcode
 
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.http import sockets
-from penstock.frontends.http.handlers import websocket
+from penstock.frontends.http.connections import sockets
+from penstock.frontends.http.handlers.messages import websocket
 from penstock.model.access import Grant, Quota
 
 GROUP = "/v1/topics/orders/groups/billing"

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 import uvloop
+from tests.frontends.kafka.raw import Raw
 from tests.stalls import watched
 
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -112,3 +113,10 @@ def serving(
 def kafka() -> Iterator[Server]:
     """A server in memory."""
     yield from serving()
+
+
+@pytest.fixture
+def raw(kafka: Server) -> Iterator[Raw]:
+    """A connection that speaks in messages of our own codec."""
+    with Raw(kafka) as connected:
+        yield connected

@@ -14,6 +14,7 @@ from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import cluster
 from penstock.wire.kafka.messages.admin import configs, replicas
 from penstock.wire.kafka.messages.groups import share
+from penstock.wire.kafka.messages.parts import NamePartitions
 
 BILLING = ConfigResource(ResourceType.GROUP, "billing") if hasattr(ResourceType, "GROUP") else None
 SET, DELETE = 0, 1
@@ -47,9 +48,7 @@ def test_a_partition_stays_in_its_directory(shared: Server, version: int) -> Non
             replicas.DescribeLogDirsRequest(topics=None), replicas.DescribeLogDirsResponse, 4
         ).results
         dirs = [
-            replicas.AlterReplicaLogDir(
-                path=path, topics=[replicas.AlterReplicaLogDirTopic(name="orders", partitions=[0, 7])]
-            )
+            replicas.AlterReplicaLogDir(path=path, topics=[NamePartitions(name="orders", partitions=[0, 7])])
             for path in (home.log_dir, "elsewhere")
         ]
         told = raw.ask(

@@ -10,6 +10,7 @@ from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import cluster, fetch, metadata, positions, produce, transactions
 from penstock.wire.kafka.messages.admin import configs, topics
 from penstock.wire.kafka.messages.groups import consumer_groups, membership, offsets
+from penstock.wire.kafka.messages.parts import NamePartitions
 
 TOPIC = 2
 
@@ -119,7 +120,7 @@ def test_half_a_producer_is_none(raw: Raw) -> None:
 
 def test_partitions_are_added_to_a_transaction_together_or_not_at_all(raw: Raw) -> None:
     made = raw.ask(produce.InitProducerIdRequest("mine", 60_000), produce.InitProducerIdResponse, 4)
-    wanted = [transactions.AddPartitionsToTxnTopic(name, [0]) for name in ("orders", "nowhere")]
+    wanted = [NamePartitions(name, [0]) for name in ("orders", "nowhere")]
     asked = transactions.AddPartitionsToTxnRequest("mine", made.producer_id, made.producer_epoch, wanted)
     answer = raw.ask(asked, transactions.AddPartitionsToTxnResponse, 3)
     found = {

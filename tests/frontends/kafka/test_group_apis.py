@@ -20,12 +20,6 @@ def kafka() -> Iterator[Server]:
 
 
 @pytest.fixture
-def raw(kafka: Server) -> Iterator[Raw]:
-    with Raw(kafka) as connected:
-        yield connected
-
-
-@pytest.fixture
 def topic(kafka: Server, request: pytest.FixtureRequest) -> str:
     """One for each test, and a name for its group, too."""
     name = f"t{abs(hash(request.node.nodeid))}"
@@ -169,7 +163,7 @@ def test_a_group_has_a_name(raw: Raw, group: str) -> None:
 def until_two_are_in(kafka: Server, group: str) -> None:
     """Their connections are two, so one may be read after the other."""
     for _ in range(10_000):
-        state = kafka.call(kafka.broker.operations.member_group, group)
+        state = kafka.run(kafka.broker.run(kafka.broker.operations.member_group(group)))
         if state is not None and len(state.members) == 2:
             return
     raise AssertionError("nobody came")

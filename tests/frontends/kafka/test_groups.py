@@ -239,7 +239,7 @@ def test_members_that_are_forgotten_as_by_a_restart_join_again_and_go_on(
     consumer = subscribed(kafka, **settings)
     receive(consumer, 20)
     consumer.commit(asynchronous=False)
-    known = kafka.broker._core.state.member_groups
+    known = kafka.broker._core.state.kafka_groups
     kafka.loop.call_soon_threadsafe(known.clear)
 
     while consumer.poll(0.01) is None and known:

@@ -15,6 +15,7 @@ from penstock.frontends.security.tls import server_context
 from penstock.model.access import Grant
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.admin import transaction_admin
+from penstock.wire.kafka.messages.parts import NamePartitionIndexes
 
 PASSWORD = "correct horse"
 TOPICS = ("orders", "secrets")
@@ -251,7 +252,7 @@ def test_a_transactional_id_is_shown_to_whoever_may_use_it(guarded: Server) -> N
 
 
 def test_the_producers_of_a_partition_are_shown_to_whoever_may_read_it(guarded: Server) -> None:
-    topics = [transaction_admin.DescribeProducersTopic(name=name, partition_indexes=[0]) for name in TOPICS]
+    topics = [NamePartitionIndexes(name=name, partition_indexes=[0]) for name in TOPICS]
     with Raw(guarded) as raw:
         raw.login("anna", PASSWORD)
         asked = transaction_admin.DescribeProducersRequest(topics=topics)

@@ -21,6 +21,7 @@ from tests.transactional import batch
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import produce
 from penstock.wire.kafka.messages.admin import transaction_admin
+from penstock.wire.kafka.messages.parts import NamePartitionIndexes
 from penstock.wire.records import BatchBuilder
 
 TIMEOUT_S = 30
@@ -55,7 +56,7 @@ def written(kafka: Server) -> list[bytes | None]:
 
 def wait_until_written(raw: Raw, producer_id: int) -> None:
     """Until the broker knows a number of the producer."""
-    topic = transaction_admin.DescribeProducersTopic(name=NAME, partition_indexes=[0])
+    topic = NamePartitionIndexes(name=NAME, partition_indexes=[0])
     asked = transaction_admin.DescribeProducersRequest(topics=[topic])
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:

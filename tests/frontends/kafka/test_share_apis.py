@@ -12,6 +12,7 @@ from penstock.model.access import Grant
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import sasl
 from penstock.wire.kafka.messages.groups import group_admin, share
+from penstock.wire.kafka.messages.parts import TopicIdPartitions
 from penstock.wire.records import decode_batch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -252,7 +253,7 @@ def test_a_session_remembers_its_partitions_until_they_are_forgotten(kafka: Serv
         beat(raw, 0, "orders")
         fetch(raw, 0, orders, partitions=PARTITIONS)
         publish_some(kafka, 20)
-        forgotten = share.ShareForgottenTopic(topic_id=orders, partitions=list(range(1, PARTITIONS)))
+        forgotten = TopicIdPartitions(topic_id=orders, partitions=list(range(1, PARTITIONS)))
         asked = share.ShareFetchRequest(
             group_id="billing",
             member_id="m",

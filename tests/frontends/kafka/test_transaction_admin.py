@@ -10,6 +10,7 @@ from tests.frontends.kafka.raw import Raw, versions
 
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.admin import transaction_admin
+from penstock.wire.kafka.messages.parts import NamePartitionIndexes
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +18,6 @@ def kafka() -> Iterator[Server]:
     for server in serving():
         server.run(server.broker.create_topic("orders", partitions=2))
         yield server
-
-
-@pytest.fixture
-def raw(kafka: Server) -> Iterator[Raw]:
-    with Raw(kafka) as connected:
-        yield connected
 
 
 @pytest.fixture
@@ -113,8 +108,8 @@ def test_producers_of_a_partition_are_told(kafka: Server, raw: Raw) -> None:
     plain = publish(kafka, [b"b"] * 20, settings={"enable.idempotence": True, "linger.ms": 50})
     asked = transaction_admin.DescribeProducersRequest(
         topics=[
-            transaction_admin.DescribeProducersTopic(name="orders", partition_indexes=[0, 1, 7]),
-            transaction_admin.DescribeProducersTopic(name="nothing", partition_indexes=[0]),
+            NamePartitionIndexes(name="orders", partition_indexes=[0, 1, 7]),
+            NamePartitionIndexes(name="nothing", partition_indexes=[0]),
         ]
     )
     orders, nothing = raw.ask(asked, transaction_admin.DescribeProducersResponse, 0).topics

@@ -10,6 +10,7 @@ from tests.transactional import batch
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import cluster, produce, transactions
 from penstock.wire.kafka.messages.groups import offsets
+from penstock.wire.kafka.messages.parts import NamePartitions
 
 FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
 
@@ -17,12 +18,6 @@ FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Server]:
     yield from serving()
-
-
-@pytest.fixture
-def raw(kafka: Server) -> Iterator[Raw]:
-    with Raw(kafka) as connected:
-        yield connected
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def add(raw: Raw, name: str, who: tuple[int, int], numbers: list[int], version: 
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=who[0],
         v3_and_below_producer_epoch=who[1],
-        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=name, partitions=numbers)],
+        v3_and_below_topics=[NamePartitions(name=name, partitions=numbers)],
     )
     [answer] = raw.ask(asked, transactions.AddPartitionsToTxnResponse, version).results_by_topic_v3_and_below
     assert answer.name == name

@@ -33,12 +33,6 @@ def kafka() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def raw(kafka: Server) -> Iterator[Raw]:
-    with Raw(kafka) as connected:
-        yield connected
-
-
 def sealed(data: bytes) -> bytes:
     """With the checksum that it should have."""
     return data[:17] + pack(">I", crc32c(data[21:])) + data[21:]

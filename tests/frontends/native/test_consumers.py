@@ -1,6 +1,7 @@
 """Consumers of a Penstock client: asked, pushed to, lost and found again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
@@ -14,7 +15,6 @@ from penstock.errors import (
     NotAssigned,
     Overloaded,
 )
-from penstock.frontends.native.connection import NativeConnection
 from penstock.model.message import Message
 from penstock.operations.codec import wire_message
 from penstock.wire import native
@@ -60,17 +60,31 @@ async def pushed(peer: Peer) -> list[LeasedBatch]:
     return native.decode_delivery(body)[1]
 
 
-def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+class RecordedTransport:
+    """A transport that notes what is written to it, write by write."""
+
+    def __init__(self, inner: Any, wrote: list[bytes]) -> None:
+        self._inner = inner
+        self._wrote = wrote
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write(self, data: bytes) -> None:
+        self._wrote.append(bytes(data))
+        self._inner.write(data)
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self._wrote.append(b"".join(parts))
+        self._inner.writelines(parts)
+
+
+def record_writes(place: Place) -> list[bytes]:
     """What the server writes from now on, on all connections, write by write."""
     wrote: list[bytes] = []
-    flush = NativeConnection._flush
-
-    def recorded(connection: NativeConnection, turn_ends: bool = True) -> None:
-        if connection._out:
-            wrote.append(b"".join(connection._out))
-        flush(connection, turn_ends)
-
-    monkeypatch.setattr(NativeConnection, "_flush", recorded)
+    for connection in place.listener.connections.open:
+        recorded: Any = RecordedTransport(connection._transport, wrote)
+        connection._transport = recorded
     return wrote
 
 
@@ -415,7 +429,7 @@ async def test_credit_that_is_left_is_used_when_messages_come() -> None:
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
 @both_loops
 async def test_a_message_goes_out_before_the_receipt_of_its_publisher(
-    durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    durability: str, tmp_path: Path
 ) -> None:
     async with serving(str(tmp_path)) as place:
         publisher = await with_topic(place, durability=durability)
@@ -424,7 +438,7 @@ async def test_a_message_goes_out_before_the_receipt_of_its_publisher(
         consumer = (await reader.open("orders")).consumer
         reader.send(native.encode_credit(consumer, 2))
         await reader.ask(native.frame(native.PING, 90))
-        wrote = record_writes(monkeypatch)
+        wrote = record_writes(place)
 
         batch = bytes(encode_values([b"a"], 0, 0))
         await publisher.ask(native.encode_publish(91, "orders", version, native.ACKS_DURABLE, [(0, batch)]))
@@ -434,16 +448,14 @@ async def test_a_message_goes_out_before_the_receipt_of_its_publisher(
 
 
 @both_loops
-async def test_what_is_pushed_in_one_turn_of_the_loop_takes_two_writes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_pushed_in_one_turn_of_the_loop_takes_two_writes() -> None:
     async with serving() as place:
         peer = await with_topic(place)
         consumers = [(await peer.open("orders", f"group-{number}")).consumer for number in range(5)]
         for consumer in consumers:
             peer.send(native.encode_credit(consumer, 2))
         await peer.ask(native.frame(native.PING, 90))
-        wrote = record_writes(monkeypatch)
+        wrote = record_writes(place)
 
         await place.broker.publish("orders", b"for all of them")
         for _ in consumers:
@@ -616,9 +628,9 @@ async def test_a_client_that_leaves_while_its_consumer_is_made_leaves_nothing_be
 
 
 @both_loops
-async def test_consumers_of_all_connections_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.frontends.native.session.CONSUMERS_IN_ALL_MAX", 1)
+async def test_consumers_of_all_connections_have_a_limit() -> None:
     async with serving(resume_ms=60_000) as place:
+        place.listener.shared.consumers_in_all_max = 1
         peer = await with_topic(place)
         await peer.open("orders")
         peer.cut()
@@ -630,9 +642,9 @@ async def test_consumers_of_all_connections_have_a_limit(monkeypatch: pytest.Mon
 
 
 @both_loops
-async def test_consumers_of_one_connection_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.frontends.native.session.CONSUMERS_MAX", 2)
+async def test_consumers_of_one_connection_have_a_limit() -> None:
     async with serving() as place:
+        place.listener.shared.consumers_max = 2
         peer = await with_topic(place)
         await peer.open("orders")
         await peer.open("orders")

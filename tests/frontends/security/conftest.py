@@ -4,7 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.access.access.PASSWORD_COST", 2)
-    monkeypatch.setattr("penstock.broker.access.access.KEY_COST", 2)
-    monkeypatch.setattr("penstock.frontends.security.logins.PASSWORD_COST", 2)
+def _quick_hashes(quick_hashes: None) -> None:
+    """In every test of this package."""

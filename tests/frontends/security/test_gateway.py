@@ -1,6 +1,10 @@
 """Logins, connections that end with their key, and servers without authentication."""
 
 import asyncio
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -9,11 +13,19 @@ from tests.frontends.security.secured import Secured, secured
 
 from penstock.broker.access.access import Credential
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.errors import Forbidden, Overloaded, PenstockError, QuotaExceeded, Unauthenticated
+from penstock.errors import (
+    Forbidden,
+    Overloaded,
+    PenstockError,
+    QuotaExceeded,
+    ShuttingDown,
+    Unauthenticated,
+)
 from penstock.frontends.security import login_throttle
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY, Credentials
 from penstock.frontends.security.login_throttle import LoginThrottle
+from penstock.frontends.security.scram import ScramLogin
 from penstock.model.access import Grant, Quota
 from penstock.testing import ManualClock
 
@@ -22,6 +34,29 @@ THERE = "10.0.0.2"
 READER = [Grant(role="reader")]
 ANNA = Credentials(user="anna", password="correct horse")
 WRONG = Credentials(user="anna", password="battery staple")
+
+
+class ScramClient:
+    """The client's side of a login by SCRAM-SHA-256."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._user, self._password = user, password
+        self.proof = b""
+
+    def begin(self, gateway: AuthGateway) -> ScramLogin:
+        """Say who it is; ``proof`` is the next message."""
+        login = gateway.scram("SCRAM-SHA-256")
+        bare = f"n={self._user},r=nonce".encode()
+        challenge = login.first(b"n,," + bare)
+        nonce, salt, iterations = (part[2:] for part in challenge.split(b","))
+        salted = hashlib.pbkdf2_hmac("sha256", self._password.encode(), b64decode(salt), int(iterations))
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        without_proof = b"c=biws,r=" + nonce
+        signed = b",".join((bare, challenge, without_proof))
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+        self.proof = without_proof + b",p=" + b64encode(proof)
+        return login
 
 
 async def refused(place: Secured, shown: Credentials, address: str = HERE) -> PenstockError:
@@ -158,33 +193,92 @@ def test_the_first_failures_cost_nothing_and_the_others_more_and_more() -> None:
     assert waits[login_throttle.FREE_MAX :] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
 
 
+def fail(throttle: LoginThrottle, *subjects: str) -> None:
+    """A login that is tried, and fails."""
+    throttle.check(*subjects)
+    throttle.begin(*subjects)
+    throttle.end(*subjects)
+    throttle.fail(*subjects)
+
+
 def test_failures_are_counted_for_a_name_and_for_an_address_and_forgotten_after_a_while() -> None:
     clock = ManualClock()
     failures = LoginThrottle(clock)
     for _ in range(login_throttle.FREE_MAX):
-        failures.begin("address 1", "user anna")
+        fail(failures, "address 1", "user anna")
 
     for subjects in (("address 1", "user eve"), ("address 2", "user anna")):
         with pytest.raises(QuotaExceeded, match="try again in 1 seconds"):
-            failures.begin(*subjects)
-    failures.begin("address 2", "user eve")
+            failures.check(*subjects)
+    fail(failures, "address 2", "user eve")
     clock.move_to(clock.steady_ms() + 1000)
-    failures.begin("address 1", "user anna")
+    fail(failures, "address 1", "user anna")
     with pytest.raises(QuotaExceeded, match="try again in 2 seconds"):
-        failures.begin("address 1", "user anna")
+        failures.check("address 1", "user anna")
     clock.move_to(clock.steady_ms() + login_throttle.FORGET_MS + 1)
     for _ in range(login_throttle.FREE_MAX):
-        failures.begin("address 1", "user anna")
+        fail(failures, "address 1", "user anna")
+
+
+def test_no_more_are_in_progress_than_may_fail() -> None:
+    throttle = LoginThrottle(ManualClock())
+    fail(throttle, "address 1", "user eve")
+    for number in range(login_throttle.FREE_MAX - 1):
+        assert not throttle.is_full("address 1", f"user {number}")
+        throttle.begin("address 1", f"user {number}")
+
+    assert throttle.is_full("address 1", "user anna")
+    assert not throttle.is_full("address 2", "user anna")
+    throttle.end("address 1", "user 0")
+    assert not throttle.is_full("address 1", "user anna")
+
+
+def test_a_login_that_succeeds_leaves_nothing() -> None:
+    throttle = LoginThrottle(ManualClock())
+
+    throttle.begin("address 1", "user anna")
+    throttle.end("address 1", "user anna")
+
+    assert not throttle._attempts
 
 
 def test_no_more_names_are_remembered_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_throttle, "SUBJECTS_MAX", 5)
-    failures = LoginThrottle(ManualClock())
+    throttle = LoginThrottle(ManualClock())
 
     for number in range(50):
-        failures.begin(f"user {number}")
+        fail(throttle, f"user {number}")
 
-    assert len(failures._failed) == 5
+    assert len(throttle._attempts) == 5
+
+
+async def test_many_users_may_log_in_from_one_address_at_once() -> None:
+    async with secured() as place:
+        names = [f"user-{number}" for number in range(3 * login_throttle.FREE_MAX)]
+        for name in names:
+            await place.broker.set_user(name, "correct horse", READER)
+
+        known = await asyncio.gather(
+            *(place.gateway.login(Credentials(user=name, password="correct horse"), HERE) for name in names)
+        )
+
+        assert [str(each) for each in known] == [f"user {name}" for name in names]
+
+
+async def test_logins_that_wait_for_others_are_limited_and_told_when_the_server_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.frontends.security.logins.WAITING_MAX", login_throttle.FREE_MAX + 2)
+    async with secured() as place:
+        guesses = [Credentials(user=f"u{number}", password="wrong") for number in range(30)]
+        logins = [place.gateway.start_login(guess, HERE) for guess in guesses]
+        place.gateway.close()
+
+        told = await asyncio.gather(*logins, return_exceptions=True)
+
+    counts = Counter(type(each) for each in told)
+    assert counts[Overloaded] == 30 - 2 * login_throttle.FREE_MAX - 2
+    assert counts[ShuttingDown] >= login_throttle.FREE_MAX + 2
 
 
 async def test_a_password_cannot_be_guessed_quickly_and_its_owner_comes_in_later() -> None:
@@ -199,6 +293,64 @@ async def test_a_password_cannot_be_guessed_quickly_and_its_owner_comes_in_later
         assert isinstance(await refused(place, WRONG, THERE), QuotaExceeded)
         place.clock.move_to(place.clock.steady_ms() + 1000)
         await place.gateway.login(ANNA, THERE)
+
+
+async def test_a_right_login_does_not_delay_the_next_one_from_its_address() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        for number in range(login_throttle.FREE_MAX):
+            await refused(place, Credentials(user=f"u{number}", password="wrong"))
+        place.clock.move_to(place.clock.steady_ms() + 1000)
+
+        for _ in range(3 * login_throttle.FREE_MAX):
+            await place.gateway.login(ANNA, HERE)
+
+        assert isinstance(await refused(place, WRONG), Unauthenticated)
+        assert isinstance(await refused(place, ANNA), QuotaExceeded)
+
+
+async def test_failures_are_forgotten_although_others_log_in_from_their_address() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        for number in range(login_throttle.FREE_MAX):
+            await refused(place, Credentials(user=f"u{number}", password="wrong"))
+
+        for _ in range(2):
+            place.clock.move_to(place.clock.steady_ms() + login_throttle.FORGET_MS // 2 + 1)
+            await place.gateway.login(ANNA, HERE)
+
+        for number in range(login_throttle.FREE_MAX):
+            assert isinstance(
+                await refused(place, Credentials(user=f"v{number}", password="wrong")), Unauthenticated
+            )
+
+
+async def test_many_may_log_in_by_scram_at_once_and_those_who_give_up_do_not_count() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        clients = [ScramClient("anna", "correct horse") for _ in range(3 * login_throttle.FREE_MAX)]
+
+        begun = [client.begin(place.gateway) for client in clients]
+        for client, login in zip(clients[5:], begun[5:], strict=True):
+            answer, identity = place.gateway.scram_final(login, client.proof, HERE)
+            assert (str(identity), answer[:2]) == ("user anna", b"v=")
+
+
+async def test_a_password_cannot_be_guessed_quickly_by_scram(caplog: pytest.LogCaptureFixture) -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        guesses = [ScramClient("anna", f"guess {number}") for number in range(login_throttle.FREE_MAX)]
+        owner = ScramClient("anna", "correct horse")
+
+        for client, login in [(client, client.begin(place.gateway)) for client in guesses]:
+            with pytest.raises(Unauthenticated):
+                place.gateway.scram_final(login, client.proof, HERE)
+
+        with pytest.raises(QuotaExceeded):
+            place.gateway.scram_final(owner.begin(place.gateway), owner.proof, THERE)
+        place.clock.move_to(place.clock.steady_ms() + 1000)
+        place.gateway.scram_final(owner.begin(place.gateway), owner.proof, THERE)
+    assert caplog.messages.count("login of user 'anna' from 10.0.0.1 refused") == login_throttle.FREE_MAX
 
 
 async def test_wrong_keys_from_the_same_address_do_not_keep_a_right_one_waiting() -> None:
@@ -326,7 +478,7 @@ async def test_a_user_that_is_changed_has_other_grants_at_once() -> None:
 
 async def test_nobody_gets_nothing_where_keys_are_asked_for() -> None:
     async with secured() as place:
-        with pytest.raises(Unauthenticated, match="asks for an API key"):
+        with pytest.raises(Unauthenticated, match="requires an API key"):
             place.gateway.operations(NOBODY)
         with pytest.raises(Unauthenticated):
             place.gateway.enter(NOBODY, lambda _: None)

@@ -18,13 +18,15 @@ from penstock.frontends.security.need import verb
 from penstock.frontends.security.needs import NEEDS
 from penstock.model.access import ACTIONS, Grant, Permissions, Quota
 from penstock.model.message import Message, received
+from penstock.model.schemas import NewSchema, SchemaReference
 from penstock.operations.calls import CALLS
+from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import TestBroker
 from penstock.wire.records import encode_values
 
 ROLES = ("admin", "producer", "consumer", "reader")
 # Values and hooks for the server itself.
-NO_OPERATIONS = {"access", "audit", "connections", "is_creatable", "lag", "owners", "tasks"}
+NO_OPERATIONS = {"access", "audit", "is_creatable", "lag", "owners", "server_counts"}
 
 
 @pytest.fixture
@@ -65,7 +67,14 @@ def arguments(name: str, topic: str = "orders", group: str = "billing") -> list[
     parameters = inspect.signature(getattr(broker._local, name)).parameters
     broker.close()
     known: dict[str, Any] = {"topic": topic, "name": topic, "group": group, "schedule_id": f"{topic}:0:s3"}
-    known |= {"options": {}, "message": Message(b"x"), "messages": [Message(b"x")], "batches": []}
+    known |= {
+        "subject": f"{topic}-value",
+        "schema": NewSchema(schema="{}"),
+        "options": {},
+        "message": Message(b"x"),
+        "messages": [Message(b"x")],
+        "batches": [],
+    }
     # The claim is the guard's own to make.
     return [known.get(parameter) for parameter in parameters if parameter != "claim"]
 
@@ -138,7 +147,9 @@ def test_an_entry_names_the_places_of_topic_and_group(name: str) -> None:
     parameters = list(inspect.signature(getattr(GuardedOperations, name)).parameters)
     need = NEEDS[name]
 
-    named = [place for place, one in enumerate(parameters) if one in ("topic", "name", "schedule_id")]
+    named = [
+        place for place, one in enumerate(parameters) if one in ("topic", "name", "schedule_id", "subject")
+    ]
     of_key_or_user = {"create_key", "set_user", "alter_user", "delete_user", "set_scram", "drop_scram"}
     of_topic = bool(named) and name not in of_key_or_user
     assert need.topic == (parameters[named[0]] if of_topic else None)
@@ -212,6 +223,22 @@ def run(broker: TestBroker, work: Any) -> Any:
     return broker._driver.run(work) if isinstance(work, Generator) else work
 
 
+def test_a_schema_refers_only_to_what_its_maker_may_describe(broker: TestBroker, guard: Guard) -> None:
+    broker.register_schema("invoices-value", NewSchema(schema='{"type": "string"}', type="JSON"))
+    for subject, allowed in (("invoices-value", False), ("orders-key", True)):
+        references = [SchemaReference(name="it", subject=subject, version=1)]
+        schema = NewSchema(schema="{}", type="JSON", references=references)
+        operations = guard(Grant(role="producer", topics=["orders"]))
+        for name, more in (
+            ("register_schema", ()),
+            ("find_schema", (False,)),
+            ("check_schema", (None, None)),
+        ):
+            with pytest.raises(PenstockError) as refused:  # Of the others, because of what does not exist.
+                broker._driver.run(getattr(operations, name)("orders-value", schema, *more))
+            assert isinstance(refused.value, Forbidden) != allowed
+
+
 def test_lists_tell_of_what_one_may_see(broker: TestBroker, guard: Guard) -> None:
     operations = guard(Grant(role="reader", topics=["orders*"]))
 
@@ -248,7 +275,7 @@ def test_an_ack_publishes_only_where_its_consumer_may(broker: TestBroker, guard:
 def test_a_batch_consumer_publishes_only_where_it_may(broker: TestBroker, guard: Guard) -> None:
     operations = guard(Grant(role="consumer"))
     broker.publish("orders", b"one")
-    consumer = run(broker, operations.batch_consumer("orders", "billing", None, None, {}))
+    consumer = run(broker, operations.batch_consumer("orders", "billing", ConsumerOptions()))
 
     with pytest.raises(Forbidden):
         consumer.ack_and_publish([], [("invoices", Message(b"bill"))])

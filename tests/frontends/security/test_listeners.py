@@ -197,7 +197,7 @@ async def test_a_client_of_kqueue_is_refused_in_its_own_words() -> None:
 
         peer.send(plain_frame(kqueue_opcodes.PUB, b'{"Topic":"orders","Payload":"x"}'))
 
-        assert (await peer.rest()).startswith(b"ERR this server asks for a login")
+        assert (await peer.rest()).startswith(b"ERR this server requires a login")
         assert await place.broker.depth("orders") == 0
 
 

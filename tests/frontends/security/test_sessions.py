@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.frontends.security import sessions
-from penstock.frontends.security.identity import Identity
+from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.security.sessions import IDLE_MS, LIFE_MS, BrowserSessions
 from penstock.testing import ManualClock
 
@@ -18,8 +18,8 @@ def clock() -> ManualClock:
 def test_a_session_is_found_by_its_token_and_by_nothing_else(clock: ManualClock) -> None:
     known = BrowserSessions(clock)
 
-    token, session = known.begin(ANNA)
-    other, _ = known.begin(ANNA)
+    token, session = known.begin(ANNA, Credentials())
+    other, _ = known.begin(ANNA, Credentials())
 
     assert known.find(token) is session
     assert known.find(other) is not session
@@ -31,8 +31,8 @@ def test_a_session_is_found_by_its_token_and_by_nothing_else(clock: ManualClock)
 
 def test_a_request_shows_the_guard_of_its_own_session(clock: ManualClock) -> None:
     known = BrowserSessions(clock)
-    token, first = known.begin(ANNA)
-    _, second = known.begin(ANNA)
+    token, first = known.begin(ANNA, Credentials())
+    _, second = known.begin(ANNA, Credentials())
 
     assert first.guarded_by(first.guard)
     assert not any(first.guarded_by(wrong) for wrong in ("", token, second.guard, "\udc80"))
@@ -40,8 +40,8 @@ def test_a_request_shows_the_guard_of_its_own_session(clock: ManualClock) -> Non
 
 def test_a_session_that_is_not_used_ends_and_one_that_is_goes_on_for_its_life(clock: ManualClock) -> None:
     known = BrowserSessions(clock)
-    idle, _ = known.begin(ANNA)
-    used, _ = known.begin(ANNA)
+    idle, _ = known.begin(ANNA, Credentials())
+    used, _ = known.begin(ANNA, Credentials())
     for _ in range(LIFE_MS // IDLE_MS):
         clock.move_to(clock.steady_ms() + IDLE_MS)
         assert known.find(used) is not None
@@ -53,7 +53,7 @@ def test_a_session_that_is_not_used_ends_and_one_that_is_goes_on_for_its_life(cl
 
 def test_a_logout_ends_it(clock: ManualClock) -> None:
     known = BrowserSessions(clock)
-    token, _ = known.begin(ANNA)
+    token, _ = known.begin(ANNA, Credentials())
 
     known.end(token)
     known.end(token)
@@ -66,10 +66,10 @@ def test_the_one_that_was_used_longest_ago_makes_room(
 ) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     known = BrowserSessions(clock)
-    first, second = (known.begin(ANNA)[0] for _ in range(2))
+    first, second = (known.begin(ANNA, Credentials())[0] for _ in range(2))
     known.find(first)
 
-    known.begin(ANNA)
+    known.begin(ANNA, Credentials())
 
     assert known.find(first) is not None
     assert known.find(second) is None

@@ -17,7 +17,7 @@ pass_over_modules(ServerConfig(listen=listen))
 print(*sys.modules)
 """
 # Imported when they are needed for the first time.
-LATER = {"cramjam", "re2", "zoneinfo", "cronsim"}
+LATER = {"cramjam", "re2", "zoneinfo", "cronsim", "fastavro", "jsonschema_rs"}
 OF_PROTOCOL = {
     "text": "penstock.frontends.text.server",
     "status": "penstock.frontends.status.server",
@@ -25,6 +25,8 @@ OF_PROTOCOL = {
     "http": "uvicorn",
     "grpc": "grpc",
 }
+# Packages that a server is installed without, unless it is installed for Spark or for a cluster.
+OF_OTHER_EXTRAS = {"librt", "pyarrow", "pyspark", "deltalake", "obstore", "psycopg"}
 
 
 def imported(*on: str) -> set[str]:
@@ -39,6 +41,11 @@ def test_the_native_protocol_alone_imports_no_other_one() -> None:
     assert "penstock.frontends.native.server" in found
     assert not found & {*OF_PROTOCOL.values(), "penstock.wire.kafka.messages"}
     assert not found & LATER
+
+
+@pytest.mark.slow
+def test_a_server_with_every_protocol_needs_nothing_of_spark_or_of_a_cluster() -> None:
+    assert not imported("native", *OF_PROTOCOL, "sqs") & OF_OTHER_EXTRAS
 
 
 @pytest.mark.slow

@@ -20,15 +20,15 @@ from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY
+from penstock.frontends.sqs.actions.moves import start_message_move_task
+from penstock.frontends.sqs.actions.queues import create_queue, purge_queue
+from penstock.frontends.sqs.actions.receiving import receive_message
 from penstock.frontends.sqs.call import ATTEMPT_MS_MAX, ReceiveAttempts, SqsCall
-from penstock.frontends.sqs.moves import start_message_move_task
-from penstock.frontends.sqs.queues import create_queue, purge_queue
-from penstock.frontends.sqs.receiving import receive_message
 from penstock.frontends.sqs.server import SqsListener
 from penstock.model.info import Cancelled
 from penstock.testing import ManualClock
 from penstock.testing.sqs import SqsServer
-from penstock.wire.sqs.answers import IncomingMessage, Received
+from penstock.wire.sqs.answers import IncomingMessage, ReceivedMessages
 from penstock.wire.sqs.requests import ACTIONS, CreateQueue, PurgeQueue, ReceiveMessage, StartMessageMoveTask
 
 PATIENCE_S = 60
@@ -215,7 +215,7 @@ def test_attempts_are_remembered_up_to_a_number_of_bytes_and_an_age() -> None:
     body = "x" * 1024 * 1024
     for number in range(100):
         message = IncomingMessage(message_id="", receipt_handle="", md5_of_body="", body=body)
-        attempts.add("jobs.fifo", str(number), Received(messages=[message]))
+        attempts.add("jobs.fifo", str(number), ReceivedMessages(messages=[message]))
     attempts.discard("jobs.fifo", "not there")
 
     kept = [number for number in range(100) if attempts.get("jobs.fifo", str(number)) is not None]

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
 from tests.frontends.sqs.clients import bodies
 
+from penstock.errors import InvalidValue
+from penstock.model.ids import sent_uuid
 from penstock.model.message import Message
 from penstock.testing.sqs import SqsServer
 
@@ -51,6 +54,34 @@ def test_other_groups_do_not_notice_what_sqs_deletes(
             return [message.value for message in await consumer.receive(max_messages=10)]
 
     assert server.run(consume()) == [b"for all"]
+
+
+def test_a_message_is_traced_by_its_message_id_wherever_it_is(
+    server: SqsServer, sqs: Any, queue: str, name: str
+) -> None:
+    first = sqs.send_message(QueueUrl=queue, MessageBody="first")["MessageId"]
+    server.advance("1s")
+    delayed = sqs.send_message(QueueUrl=queue, MessageBody="delayed", DelaySeconds=900)["MessageId"]
+    second = sqs.send_message(QueueUrl=queue, MessageBody="second")["MessageId"]
+    server.run(server.broker.publish(name, b"from elsewhere"))
+    received = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+
+    waiting = server.run(server.broker.trace(delayed))
+    server.advance("901s")
+    found = [server.run(server.broker.trace(each)).id for each in (first, second, delayed)]
+    elsewhere = server.run(server.broker.trace(received[2]["MessageId"]))
+
+    assert [event.event for event in waiting.events] == ["scheduled", "due"]
+    assert found == [f"{name}:0:0", f"{name}:0:1", f"{name}:0:3"]
+    assert elsewhere.id == f"{name}:0:2"
+
+
+def test_a_message_id_of_no_queue_is_not_traced(server: SqsServer, sqs: Any, queue: str, name: str) -> None:
+    sqs.send_message(QueueUrl=queue, MessageBody="x")
+
+    for identity in (sent_uuid("nothing", 0, 0), sent_uuid(name, 0, 0)):
+        with pytest.raises(InvalidValue, match="in a known topic"):
+            server.run(server.broker.trace(identity))
 
 
 def test_the_trace_tells_the_story_of_a_message(server: SqsServer, sqs: Any, queue: str, name: str) -> None:

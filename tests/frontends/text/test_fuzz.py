@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.frontends.security.gateway import AuthGateway
-from penstock.frontends.text.commands import COMMANDS, Refused, TextSession
+from penstock.frontends.text.commands import COMMANDS, CommandRefused, TextSession
 
 WORDS = [name.encode() for name in COMMANDS]
 WORDS += [b"orders", b"a/b", b"0", b"7", b"-1", b"orders:0:0", b"\xff\x00", b""]
@@ -57,6 +57,6 @@ async def test_no_more_messages_are_remembered_than_may_be_held(door: Any) -> No
     for message in await consumer.receive(max_messages=3):
         session.hold(message)
 
-    with pytest.raises(Refused):
+    with pytest.raises(CommandRefused):
         session.let_go("orders:0:0")
     assert session.let_go("orders:0:1").id == "orders:0:1"
