@@ -22,13 +22,14 @@ from penstock.cluster.routing.listener import PeerListener
 from penstock.cluster.routing.operations import ClusterOperations
 from penstock.cluster.routing.peers import Peers
 from penstock.config.server import LimitSettings
-from penstock.errors import Closed, TopicExists, TopicNotFound
+from penstock.errors import Closed, NotOwner, TopicExists, TopicNotFound
 from penstock.frontends.listener import Connections
 from penstock.model.owners import NodeAddress
 from penstock.testing import AsyncTestBroker
 from penstock.types import Duration, duration_ms
 from penstock.wire.murmur import partition_of
 
+FIRST_EPOCH = 1
 SECRET = b"only the nodes of this cluster know it"
 
 Place = Callable[[str, int], int]  # The owner of a partition.
@@ -44,9 +45,15 @@ class FixedTable:
         self.waiters: dict[Waiter, None] = {}
         self.refreshed = 0
         self.epochs: dict[tuple[str, int], int] = {}  # Those that are not the first.
+        self.topics: Mapping[str, Any] = {}  # Those of the node's broker.
 
     def owner_of(self, topic: str, partition: int) -> tuple[int, int]:
-        return self.place(topic, partition), self.epochs.get((topic, partition), 1)
+        if topic not in self.topics:
+            return -1, 0
+        return self.place(topic, partition), self.epochs.get((topic, partition), FIRST_EPOCH)
+
+    def preferred_of(self, topic: str, partition: int) -> int:
+        return self.place(topic, partition)
 
     def coordinator_of(self, name: str) -> tuple[int, int]:
         return self.place(name, partition_of(name.encode(), 50)), 1
@@ -71,6 +78,7 @@ class Node:
         self.broker = broker
         self.table = table
         self.local: LocalOperations = broker.operations
+        table.topics = broker._core.state.topics
         self.peers = Peers(SECRET)
         self.listener = PeerListener(broker, self.local, LimitSettings(), Connections(1000), SECRET)
         broker.route(ClusterOperations(broker._core, self.local, table, self.peers, broker.start))
@@ -101,6 +109,8 @@ async def open_nodes(
     for node in nodes:
         for topic in list(node.broker._core.state.topics):
             await node.broker.run(give_up(node, topic))
+            for partition in node.broker._core.state.topics[topic].partitions.owned:
+                partition.epoch = FIRST_EPOCH
         node.broker._core.state.registry = SharedRegistry(node, nodes)
     return nodes
 
@@ -126,8 +136,16 @@ class SharedRegistry:
         return getattr(self._local, name)
 
     def owner(self, topic: str, number: int) -> tuple[int, int] | None:
-        owner = self._node.table.owner_of(topic, number)
-        return None if owner[0] == self._node.number else owner
+        owner = self._node.table.place(topic, number)
+        return None if owner == self._node.number else (owner, FIRST_EPOCH)
+
+    def group_epoch(self, group: str) -> int:
+        return self._node.table.coordinator_of(group)[1]
+
+    def check_coordinator(self, group: str, epoch: int) -> None:
+        owner, known = self._node.table.coordinator_of(group)
+        if epoch != known:
+            raise NotOwner(topic=group, partition=0, owner=owner, epoch=known)
 
     def new_producer_id(self) -> int:
         """Of the last node, which all tests keep."""
@@ -139,10 +157,18 @@ class SharedRegistry:
         yield from own.topics.make(name, settings, limited=limited)
         topic_id = own.state.topics[name].id
         yield from self._elsewhere(lambda core: core.topics.make(name, settings, topic_id, limited=False))
+        self._begin_epochs(name)
+
+    def _begin_epochs(self, name: str) -> None:
+        """Of partitions that were made now."""
+        for node in self._nodes:
+            for partition in node.broker._core.state.topics[name].partitions.owned:
+                partition.epoch = partition.epoch or FIRST_EPOCH
 
     def alter_topic(self, name: str, settings: Any) -> Steps[None]:
         yield from self._local.alter_topic(name, settings)
         yield from self._elsewhere(lambda core: core.topics.change(name, settings, core.groups))
+        self._begin_epochs(name)
 
     def delete_topic(self, name: str) -> Steps[None]:
         yield from self._local.delete_topic(name)

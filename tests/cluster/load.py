@@ -1,6 +1,8 @@
-"""A load of native and Kafka clients on a cluster, and a check of what they have seen.
+"""A load of native, Kafka and HTTP clients on a cluster, and a check of what they have seen.
 
-    writers    publish one message after the other (native), or a few at a time (Kafka, idempotent)
+    writers    publish one message after the other (native, aiokafka, HTTP), or a few at a time
+               (confluent-kafka); those of Kafka are idempotent, and HTTP requests have a dedup id and
+               are repeated until they are answered
     readers    follow every partition from its beginning, through any node
 
 ``check`` compares what they have seen with the log at the end:
@@ -11,13 +13,19 @@
     the messages of a writer are in its order
 """
 
+import asyncio
+import http.client
+import json
 import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from http import HTTPStatus
+from typing import Any, Self
 
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from tests.cluster.nodes import PARTITIONS, TOPIC, Nodes
 from tests.server.process import until
@@ -29,6 +37,7 @@ WRITERS = 8
 PAGE = 1000
 IN_FLIGHT_MAX = 5
 KAFKA_MS_MAX = 60_000
+HTTP_S_MAX = 5.0  # Then the request is repeated at another node.
 
 Position = tuple[int, int]  # Partition and offset.
 
@@ -43,6 +52,8 @@ class Load:
         *,
         writers: int = WRITERS,
         kafka: int = 0,
+        aiokafka: int = 0,
+        http: int = 0,
         readers: int = 0,
     ) -> None:
         self.acknowledged: dict[Position, bytes] = {}
@@ -51,15 +62,21 @@ class Load:
         self.failures: list[str] = []  # Of writers.
         self.violations: list[str] = []  # That readers have noticed.
         self.read: dict[Position, bytes] = {}
-        self.counts = [0] * (writers + kafka)
-        self.longest_s = 0.0  # Between two answers of a writer.
+        self.longest_s_by: dict[str, float] = {}  # Between two answers of a writer, by kind of client.
         self._run = secrets.token_hex(4)  # In each message: several loads may use a topic.
         self._nodes = nodes
-        self._native = writers
         self._stop = threading.Event()
-        targets: list[tuple[Callable[[int, int], None], int]] = [
-            *((self._write, number) for number in range(writers)),
-            *((self._produce, writers + number) for number in range(kafka)),
+        kinds: list[tuple[str, Callable[[int, int], None], int]] = [
+            ("native", self._write, writers),
+            ("confluent-kafka", self._produce, kafka),
+            ("aiokafka", self._produce_with_aiokafka, aiokafka),
+            ("HTTP", self._post, http),
+        ]
+        self._kinds = [kind for kind, _, count in kinds for _ in range(count)]  # Of each writer.
+        self.counts = [0] * len(self._kinds)
+        writing = [target for _, target, count in kinds for _ in range(count)]
+        targets = [
+            *((target, number) for number, target in enumerate(writing)),
             *((self._follow, number) for number in range(readers)),
         ]
         self._threads = [
@@ -77,12 +94,21 @@ class Load:
         for thread in self._threads:
             thread.join()
 
+    @property
+    def longest_s(self) -> float:
+        """Between two answers of any writer, since ``forget_pauses``."""
+        return max(self.longest_s_by.values(), default=0.0)
+
+    def forget_pauses(self) -> None:
+        self.longest_s_by = {}
+
     def _value(self, number: int, count: int) -> bytes:
         return f"{self._run}-{number}-{count}".encode()
 
     def _answered(self, number: int, before_s: float) -> float:
         now_s = time.monotonic()
-        self.longest_s = max(self.longest_s, now_s - before_s)
+        kind = self._kinds[number]
+        self.longest_s_by[kind] = max(self.longest_s_by.get(kind, 0.0), now_s - before_s)
         self.counts[number] += 1
         return now_s
 
@@ -136,6 +162,68 @@ class Load:
             while open_ >= IN_FLIGHT_MAX:
                 producer.poll(0.1)
         assert producer.flush(KAFKA_MS_MAX / 1000) == 0
+
+    def _produce_with_aiokafka(self, number: int, entry: int) -> None:
+        asyncio.run(self._send(number, entry))
+
+    async def _send(self, number: int, entry: int) -> None:
+        servers = [f"{server.host}:{server.ports['kafka']}" for server in self._nodes.servers]
+        producer = AIOKafkaProducer(
+            bootstrap_servers=[*servers[entry - 1 :], *servers[: entry - 1]],
+            enable_idempotence=True,
+            request_timeout_ms=3000,
+        )
+        await producer.start()
+        count, before_s = 0, time.monotonic()
+        try:
+            while not self._stop.is_set():
+                value = self._value(number, count)
+                try:
+                    sent = await producer.send_and_wait(TOPIC, value, partition=number % PARTITIONS)
+                except KafkaError as error:
+                    self.failures.append(f"{time.monotonic():.1f} aiokafka {number}: {error!r}")
+                    self.unknown.add(value)
+                else:
+                    self.acknowledged[sent.partition, sent.offset] = value
+                    before_s = self._answered(number, before_s)
+                count += 1
+        finally:
+            await producer.stop()
+
+    def _post(self, number: int, entry: int) -> None:
+        count, before_s = 0, time.monotonic()
+        while not self._stop.is_set():
+            value = self._value(number, count).decode()
+            answer = self._asked(entry, value, number % PARTITIONS)
+            if answer is None:
+                self.unknown.add(value.encode())  # Until it is answered.
+                entry = entry % len(self._nodes.servers) + 1
+                continue
+            self.unknown.discard(value.encode())
+            self.acknowledged[answer["partition"], answer["offset"]] = value.encode()
+            before_s = self._answered(number, before_s)
+            count += 1
+
+    def _asked(self, entry: int, value: str, partition: int) -> Any:
+        """What a node has answered; None if it is to be asked again, or another one."""
+        server = self._nodes.servers[entry - 1]
+        connection = http.client.HTTPConnection(server.host, server.ports["http"], timeout=HTTP_S_MAX)
+        body = json.dumps({"text": value, "dedup_id": value, "partition": partition})
+        try:
+            connection.request(
+                "POST", f"/v1/topics/{TOPIC}/publish", body, {"content-type": "application/json"}
+            )
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        if response.status == HTTPStatus.OK:
+            return answer
+        if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:  # Nothing that a repeat would help against.
+            self.failures.append(f"{time.monotonic():.1f} HTTP: {answer}")
+        return None
 
     def _follow(self, number: int, entry: int) -> None:
         """Read all partitions from their beginning, again and again what is new."""

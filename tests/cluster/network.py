@@ -4,7 +4,9 @@
     node n                    address .1n, in a namespace of its own
 
 A cut is a blackhole route: packets to that address are dropped where they are sent, so one direction can be
-cut alone.  Everything has the process id in its name, and is removed at the end.
+cut alone.  A node that is cut off from its peers does not answer clients either: they connect to owners
+directly, and an owner that still commits for them is not replaced (rule 13).  Everything has the process
+id in its name, and is removed at the end.
 """
 
 import ctypes
@@ -38,6 +40,7 @@ class Network:
         self._nodes = range(1, nodes + 1)
         self._name = f"ps{os.getpid() % 100_000}"
         self._prefix = f"10.{77 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+        self._clients = f"{self._prefix}.1"
         self.store = f"{self._prefix}.2"
         self._stack = ExitStack()
 
@@ -83,7 +86,7 @@ class Network:
             "PENSTOCK_SECURITY__INSECURE": "true",
         }
         before = partial(enter, self._namespace(node))
-        return Server(home, settings=mine, listeners=LISTENERS, host=host, before=before)
+        return Server(home, settings=mine, listeners=(*LISTENERS, "http"), host=host, before=before)
 
     def cut(
         self, node: int, *, store: bool = False, to_peers: bool = False, from_peers: bool = False
@@ -98,6 +101,7 @@ class Network:
     def _routes(self, verb: str, node: int, store: bool, to_peers: bool, from_peers: bool) -> None:
         peers = [peer for peer in self._nodes if peer != node]
         here = [self.store] * store + [self.address(peer) for peer in peers if to_peers]
+        here += [self._clients] * (to_peers or from_peers)
         for address in here:
             ip("-n", self._namespace(node), "route", verb, "blackhole", f"{address}/32")
         for peer in peers if from_peers else ():

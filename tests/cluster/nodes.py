@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from tests.server.process import Server, until
+from tests.server.process import Server
 
 import penstock
 
@@ -56,9 +56,3 @@ class Nodes:
 
     def connect(self, number: int) -> penstock.Broker:
         return penstock.connect(self.servers[number - 1].url)
-
-    def wait_for_topic(self, name: str) -> None:
-        """Until every node has read the metadata that creates it."""
-        for number in range(1, len(self.servers) + 1):
-            with self.connect(number) as broker:
-                until(lambda broker=broker: broker.topic_exists(name))  # type: ignore[misc]

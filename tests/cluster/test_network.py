@@ -45,7 +45,6 @@ def nodes(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             with Nodes(folder, f"{seen}?synchronous=off", make=network.server) as nodes:
                 with nodes.connect(1) as broker:
                     broker.create_topic(TOPIC, partitions=PARTITIONS)
-                nodes.wait_for_topic(TOPIC)
                 yield nodes
 
 
@@ -57,7 +56,7 @@ def cut_off(nodes: Nodes, network: Network, how: str, limit_s: float) -> None:
 
         with Load(nodes, [1, 2], writers=6, readers=1) as load:
             load.wait_for(10)
-            load.longest_s = 0.0
+            load.forget_pauses()
             network.cut(VICTIM, **CUTS[how])
             try:
                 until(lambda: VICTIM not in {each.node for each in broker.cluster_info().partitions})

@@ -10,7 +10,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 from tests.cluster.load import Load
 from tests.cluster.nodes import PARTITIONS, PATIENCE_S, TOPIC, Nodes, settings
 from tests.server.process import Server, until
@@ -19,8 +18,11 @@ from penstock.clock import SystemClock
 from penstock.cluster.core.agreement import MetadataLog
 from penstock.cluster.core.metadata import FORMAT, Join
 from penstock.cluster.identity import found_or_join
+from penstock.cluster.member import ClusterMember
 from penstock.cluster.store import ThreadedStore
-from penstock.errors import ClusterTooNew
+from penstock.config.broker import BrokerConfig
+from penstock.config.server import ClusterSettings, ServerConfig, ServerSettings
+from penstock.errors import ClockDifference, ClusterTooNew
 from penstock.model.access import Grant
 from penstock.store.opening import open_store
 
@@ -34,7 +36,6 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     with Nodes(tmp_path, f"file://{tmp_path}/store") as nodes:
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
-        nodes.wait_for_topic(TOPIC)
         yield nodes
 
 
@@ -65,6 +66,20 @@ def test_a_node_that_stood_still_is_replaced_and_joins_again(nodes: Nodes) -> No
     assert load.failures == []
     assert load.longest_s < UNAVAILABLE_S_MAX
     load.check(nodes.connect(1))
+
+
+def test_a_topic_that_was_created_through_one_node_is_known_to_all(nodes: Nodes) -> None:
+    with nodes.connect(1) as one, nodes.connect(2) as two, nodes.connect(3) as three:
+        for number in range(10):
+            name = f"new-{number}"
+            one.create_topic(name, partitions=3)
+            assert three.topic_exists(name)
+            receipts = [two.publish(name, b"first", partition=each) for each in range(3)]
+            assert [three.read(name, partition=each.partition)[0].value for each in receipts] == [
+                b"first"
+            ] * 3
+            two.delete_topic(name)
+            assert not one.topic_exists(name)
 
 
 def test_a_topic_is_deleted_while_its_partitions_are_opened(nodes: Nodes) -> None:
@@ -168,6 +183,26 @@ def test_each_mistake_of_an_operator_has_its_own_message(nodes: Nodes, tmp_path:
     assert "use file:///" in refusal(tmp_path / "d", "ftp://host/shop")
 
 
+class LateClock(SystemClock):
+    def wall_ms(self) -> int:
+        return super().wall_ms() - 3_600_000
+
+
+def test_a_node_with_a_wrong_clock_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    cluster = ClusterSettings(name="shop", store=f"file://{tmp_path}/store", node=9, peer="127.0.0.1:0")
+    config = ServerConfig(server=ServerSettings(data=f"{tmp_path}/late"), cluster=cluster)
+
+    async def join() -> None:
+        member = ClusterMember(config)
+        member._clock = LateClock()
+        await member.open(BrokerConfig(), {})
+
+    with pytest.raises(
+        ClockDifference, match=r"the clocks of this machine and of node \d differ by 3(599|600) s"
+    ):
+        asyncio.run(join())
+
+
 def test_a_node_of_an_older_release_is_refused(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     with Nodes(tmp_path, url, count=1) as nodes:
@@ -184,11 +219,3 @@ def test_a_node_of_an_older_release_is_refused(tmp_path: Path) -> None:
         asyncio.run(join())
 
         assert "CLUSTER_TOO_NEW" in refusal(tmp_path / "old", url, node=3)
-
-
-def test_kafka_transactions_are_refused(nodes: Nodes) -> None:
-    server = f"127.0.0.1:{nodes.servers[0].ports['kafka']}"
-    producer = Producer({"bootstrap.servers": server, "transactional.id": "t"})
-
-    with pytest.raises(KafkaException):
-        producer.init_transactions(10)

@@ -35,7 +35,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     with Nodes(folder, f"file://{folder}/store", make=with_http) as nodes:
         with nodes.connect(1) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
-        nodes.wait_for_topic(TOPIC)
         yield nodes
 
 

@@ -1,99 +1,18 @@
 """Kafka clients of a cluster: they find the leaders and coordinators, and follow them."""
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
-import uvloop
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
-from tests.clustered import Node, open_nodes
-from tests.stalls import watched
+from tests.frontends.kafka.raw import Raw
+from tests.routing.kafka_cluster import NODES, PARTITIONS, KafkaCluster, place
 
-from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config.server import KafkaSettings, LimitSettings
-from penstock.frontends.kafka.server import KafkaListener
-from penstock.frontends.listener import Connections
-from penstock.frontends.security.gateway import AuthGateway
-
-T = TypeVar("T")
-PARTITIONS = 6
-NODES = (1, 2, 3)
-SETTINGS = KafkaSettings(initial_rebalance_delay_ms=0)
-
-
-def place(_: str, partition: int) -> int:
-    return NODES[partition % len(NODES)]
-
-
-class KafkaCluster:
-    """Three nodes with Kafka listeners on one loop."""
-
-    def __init__(self) -> None:
-        self.loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-        self.nodes: list[Node] = []
-        self._watching = ExitStack()
-        self.run(self._start())
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
-
-    async def _start(self) -> None:
-        self.nodes = await open_nodes(len(NODES), place, lambda _: EmbeddedAsyncBroker.open())
-        self._listeners = []
-        for node in self.nodes:
-            gateway = AuthGateway(node.broker)
-            listener = KafkaListener(node.broker, LimitSettings(), Connections(100), gateway, SETTINGS)
-            server: Any = await self.loop.create_server(listener.connect, "127.0.0.1", 0)
-            self._listeners.append((listener, server))
-            addresses = node.table.addresses
-            port = server.sockets[0].getsockname()[1]
-            addresses[node.number] = addresses[node.number]._replace(kafka=port)
-        await self.nodes[0].broker.create_topic("orders", partitions=PARTITIONS)
-        self._watching.enter_context(watched())
-
-    def address(self, node: int) -> str:
-        return f"127.0.0.1:{self.nodes[0].table.addresses[node].kafka}"
-
-    def close(self) -> None:
-        try:
-            self.run(self._stop())
-        finally:
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
-
-    async def _stop(self) -> None:
-        for listener, server in self._listeners:
-            server.close()
-            listener.abort()
-        for node in self.nodes:
-            await node.stop()
-            await node.broker.close(timeout=1)
-        self._watching.close()  # Fails if the loop stood still.
-
-    async def move(self, partition: int, source: int, target: int) -> None:
-        """An empty partition gets another owner, and a new epoch."""
-        old, new = self.nodes[source - 1].broker, self.nodes[target - 1].broker
-        await old.run(old._core.close_partition("orders", partition, target, 2))
-        await new.run(new._core.open_partition("orders", partition, 2))
-        before = self.nodes[0].table.place
-        for node in self.nodes:
-            node.table.epochs["orders", partition] = 2
-            node.table.change(lambda topic, number: target if number == partition else before(topic, number))
-
-
-@pytest.fixture
-def cluster() -> Iterator[KafkaCluster]:
-    made = KafkaCluster()
-    yield made
-    made.close()
+from penstock.wire.kafka.messages.groups.group_admin import ListGroupsRequest, ListGroupsResponse
 
 
 def stored(cluster: KafkaCluster, node: int) -> dict[int, int]:
@@ -211,10 +130,53 @@ def test_aiokafka_reads_and_writes_at_the_leaders(cluster: KafkaCluster) -> None
     assert sorted(received) == [(number, 0) for number in range(PARTITIONS)]
 
 
-def test_transactions_over_several_nodes_are_refused(cluster: KafkaCluster) -> None:
-    producer = Producer({"bootstrap.servers": cluster.address(1), "transactional.id": "billing"})
+def test_a_group_is_listed_by_its_coordinator_and_deleted_there(cluster: KafkaCluster) -> None:
+    """Although it has come somewhere only on a partition that another node owns."""
+    group = next(name for name in map("group-{}".format, range(50)) if coordinator(cluster, name) == 3)
+    admin = AdminClient({"bootstrap.servers": cluster.address(1)})
+    consumer = Consumer({"bootstrap.servers": cluster.address(1), "group.id": group})
+    consumer.assign([Place("orders", 0)])  # Of node 1.
+    consumer.commit(offsets=[Place("orders", 0, 0)], asynchronous=False)
+    consumer.close()
 
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(10)
+    assert [listed(cluster, node) for node in NODES] == [[], [], [group]]
+    described = admin.describe_consumer_groups([group])[group].result(10)
+    assert described.state.name == "EMPTY"
+    admin.delete_consumer_groups([group])[group].result(10)
+    assert [listed(cluster, node) for node in NODES] == [[], [], []]
+    with pytest.raises(KafkaException, match="GROUP_ID_NOT_FOUND"):
+        admin.delete_consumer_groups([group])[group].result(10)
 
-    assert refused.value.args[0].code() == KafkaError.INVALID_REQUEST
+
+def test_a_group_with_members_is_not_deleted_whatever_node_has_its_offsets(cluster: KafkaCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.address(1)})
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.address(1), "group.id": "billing", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    produce(Producer({"bootstrap.servers": cluster.address(2)}), 0, 1)
+    assert consumed(consumer, 1) == [(0, 0)]
+    consumer.commit(asynchronous=False)
+
+    described = admin.describe_consumer_groups(["billing"])["billing"].result(10)
+    assert (described.state.name, len(described.members)) == ("STABLE", 1)
+    with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["billing"])["billing"].result(10)
+    consumer.close()
+    admin.delete_consumer_groups(["billing"])["billing"].result(10)
+
+
+def coordinator(cluster: KafkaCluster, group: str) -> int:
+    return cluster.nodes[0].table.coordinator_of(group)[0]
+
+
+@dataclass
+class Address:
+    address: str
+
+
+def listed(cluster: KafkaCluster, node: int) -> list[str]:
+    """What one node answers; clients put the answers of all nodes together."""
+    with Raw(Address(cluster.address(node))) as raw:
+        found = raw.ask(ListGroupsRequest(), ListGroupsResponse, 4)
+    return [each.group_id for each in found.groups]

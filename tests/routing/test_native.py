@@ -8,12 +8,14 @@ import pytest
 from tests.routing.test_routing import PARTITIONS, SpreadServer
 
 import penstock
+from penstock.errors import TopicNotFound
 from penstock.frontends.kqueue.opcodes import PING, SUB
 from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.kqueue.session import PRIVATE
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
+from penstock.testing import TestBroker
 from penstock.wire import native
 from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
@@ -86,6 +88,29 @@ def test_metadata_has_the_owners_and_where_they_are(server: NativeServer) -> Non
         assert found.owners == [(2, 1), (3, 1), (2, 1), (3, 1)]
         table = server.nodes[0].table.addresses
         assert found.nodes == {number: (each.host, each.native) for number, each in table.items()}
+
+
+def test_a_program_learns_the_owners_and_their_addresses_from_any_node(server: NativeServer) -> None:
+    table = server.nodes[0].table.addresses
+    for node in (1, 2, 3):
+        with penstock.connect(f"penstock://127.0.0.1:{table[node].native}") as broker:
+            found = broker.topic_owners("orders")
+
+            assert [node for node, _ in found.owners] == [2, 3, 2, 3]
+            assert found.address(1) == ("127.0.0.1", table[3].native)
+            assert found.address(PARTITIONS) is None
+            with pytest.raises(TopicNotFound):
+                broker.topic_owners("parcels")
+            assert not broker.topic_exists("parcels")
+
+
+def test_without_a_cluster_there_are_no_owners() -> None:
+    with TestBroker.open() as broker:
+        broker.create_topic("orders")
+
+        assert broker.topic_owners("orders").address(0) is None
+        with pytest.raises(TopicNotFound):
+            broker.topic_owners("parcels")
 
 
 def test_a_consumer_may_ask_for_the_partitions_of_one_node(server: NativeServer) -> None:

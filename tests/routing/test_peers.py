@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.clustered import SECRET, ClusterServer
 
-from penstock.cluster.routing.peers import NONCE_BYTES, Peer, PeerHello, proof
+from penstock.cluster.routing.peers import NONCE_BYTES, PeerHello, Peers, proof
 from penstock.errors import PenstockError
 from penstock.model.owners import NodeAddress
 from penstock.wire import native
@@ -21,7 +21,7 @@ def server() -> Iterator[ClusterServer]:
 
 async def ping(address: NodeAddress, secret: bytes) -> PenstockError | None:
     """What becomes of a request to a node."""
-    peer = Peer(2, address, secret, None)
+    peer = Peers(secret).peer(2, address)
     done: asyncio.Future[PenstockError | None] = asyncio.get_running_loop().create_future()
     peer.request(
         "ping", lambda each: native.frame(native.PING, each), lambda _, error: done.set_result(error)

@@ -297,7 +297,107 @@ async def move(server: SpreadServer, partition: int, source: int, target: int) -
     await old.run(old._core.close_partition("orders", partition, target, 2))
     await new.run(new._core.open_partition("orders", partition, 2))
     for node in server.nodes:
+        node.table.epochs["orders", partition] = 2
         node.table.change(node.table.place)
+
+
+def create(broker: Any) -> None:
+    broker.create_group("orders", "others")
+
+
+def seek(broker: Any) -> None:
+    broker.seek("orders", "g", "latest")
+
+
+def delete(broker: Any) -> None:
+    broker.delete_group("orders", "g")
+
+
+def purge(broker: Any) -> None:
+    broker.purge("orders", "g")
+
+
+CHANGES = {
+    create: {"groups": {"g", "others"}, "lag": PARTITIONS},
+    seek: {"groups": {"g"}, "lag": 0},
+    purge: {"groups": {"g"}, "lag": 0},
+    delete: {"groups": set(), "lag": 0},
+}
+
+
+def groups(server: SpreadServer) -> list[dict[str, Any]]:
+    """What became of the groups at nodes 2 and 3 together, for each partition alike."""
+    found = []
+    for node in server.nodes[1:]:
+        for partition in node.broker._core.state.topics["orders"].partitions.owned:
+            cursor = partition.groups.get("g")
+            lag = 0 if cursor is None else cursor.engine.lag(cursor.high)
+            found.append({"groups": set(partition.groups), "lag": lag * PARTITIONS})
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_a_whole_group_leaves_out_no_partition_that_moves(
+    server: SpreadServer, broker: Any, change: Any
+) -> None:
+    """The node that is asked does not know yet that node 3 owns partitions 1 and 3."""
+    broker.create_group("orders", "g", start="earliest")
+    for partition in range(PARTITIONS):
+        broker.publish("orders", b"x", partition=partition)
+    table = server.nodes[0].table
+    place, table.place = table.place, lambda _, __: 2
+    with ThreadPoolExecutor() as threads:
+        changing = threads.submit(change, broker)
+        until(lambda: table.refreshed > 0)
+        assert not changing.done()
+
+        server.run(changed(table, place))
+
+        changing.result(10)
+    assert groups(server) == [CHANGES[change]] * PARTITIONS
+
+
+@pytest.mark.parametrize("change", [seek, delete])
+def test_a_change_of_a_whole_group_is_repeated_if_a_partition_was_away_meanwhile(
+    server: SpreadServer, broker: Any, change: Any
+) -> None:
+    broker.create_group("orders", "g", start="earliest")
+    local: Any = server.nodes[1].local
+    name = "seek" if change is seek else "delete_group"
+    original, calls = getattr(local, name), []
+
+    def away_and_back(*arguments: Any) -> Any:
+        calls.append(arguments)
+        yield from original(*arguments)
+        if len(calls) == 1:
+            server.nodes[1].broker._core.state.topics["orders"].partitions[0].epoch = 2
+            for node in server.nodes:
+                node.table.epochs["orders", 0] = 2
+
+    setattr(local, name, away_and_back)
+    table = server.nodes[0].table
+    with ThreadPoolExecutor() as threads:
+        changing = threads.submit(change, broker)
+        until(lambda: table.refreshed > 0)
+        server.run(changed(table, table.place))
+        changing.result(10)
+
+    assert len(calls) == 2
+    assert [each["groups"] for each in groups(server)] == [CHANGES[change]["groups"]] * PARTITIONS
+
+
+def test_descriptions_leave_out_no_partition_that_moves(server: SpreadServer, broker: Any) -> None:
+    for partition in range(PARTITIONS):
+        broker.publish("orders", b"x", partition=partition)
+    table = server.nodes[0].table
+    place, table.place = table.place, lambda _, __: 2
+    with ThreadPoolExecutor() as threads:
+        reading = threads.submit(broker.offsets, "orders", "latest")
+        until(lambda: table.refreshed > 0)
+
+        server.run(changed(table, place))
+
+        assert reading.result(10) == dict.fromkeys(range(PARTITIONS), 1)
 
 
 def test_a_lost_connection_to_an_owner_gives_its_messages_back(server: SpreadServer, broker: Any) -> None:
@@ -496,8 +596,8 @@ def test_metrics_of_topics_and_groups_are_those_of_the_whole_cluster(
 
 
 def test_connections_of_a_server_are_counted(server: SpreadServer, broker: Any) -> None:
-    server.nodes[0].broker.operations.connections = lambda: 3
-    server.nodes[1].broker.operations.connections = lambda: 4
+    server.nodes[0].broker.operations.server_counts.connections = lambda: 3
+    server.nodes[1].broker.operations.server_counts.connections = lambda: 4
 
     assert broker.stats().connections == 7
 

@@ -1,13 +1,13 @@
 """A topic's log in the lake, without Spark: for tests of what comes back from there."""
 
 from tests.server.process import until
+from tests.spark.lake_rows import write_rows
 
 import penstock
 from penstock.api.broker import Broker
 from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable
-from penstock.spark.lake.writing import write_rows
 from penstock.spark.records.arrow import decode_rows
 
 RECORDS = 6000  # Of a topic that is half deleted.

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -66,10 +66,15 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = f"spark://127.0.0.1:{free_port()}"
-        settings = "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
-        (folder / "spark-defaults.conf").write_text(settings)
+        write_defaults(folder, SETTINGS)
         self.variables = {"PYSPARK_PYTHON": str(bare_python(folder)), "SPARK_CONF_DIR": str(folder)}
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    def variables_with(self, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+        """The same for a driver whose executors have more in their environment; needs a folder of its own."""
+        more = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
+        write_defaults(folder, SETTINGS | more)
+        return self.variables | dict(environment) | {"SPARK_CONF_DIR": str(folder)}
 
     def __enter__(self) -> Self:
         port = self.url.rpartition(":")[2]
@@ -125,6 +130,11 @@ class Cluster:
         python = [pid for pid in below(set(self.executors())) if "pyspark" in command(pid)]
         daemons = {parent(pid) for pid in python}
         return [pid for pid in python if pid not in daemons]
+
+
+def write_defaults(folder: Path, settings: Mapping[str, str]) -> None:
+    lines = "".join(f"{name} {value}\n" for name, value in settings.items())
+    (folder / "spark-defaults.conf").write_text(lines)
 
 
 def eventually(

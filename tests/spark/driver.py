@@ -2,6 +2,7 @@
 
     everything    writes a table to a topic, reads it back, streams it on to another topic
     shipped       the same, and says where tasks find Penstock; then COMMANDS
+    asked         a query over a topic and one over the table of a transform
     NAME,NAME     stages, one after the other, each until it has done all there is:
                   sink         a query of one's own: topic "in" to topic "out"
                   archive      the pipeline: topic "in" to the lake
@@ -9,9 +10,9 @@
                   transform    the pipeline: topic "in" to topic "copy" and table "copy"
                   rollup       the pipeline: topic "in", minute by minute
 
-A stage that fails is started again, as an operator would.  One that is done is
-written down in the folder, so that a driver that is killed and started again
-goes on with the next.
+``NAME+NAME`` runs programs one after the other.  A stage that fails is started again,
+as an operator would.  One that is done is written down in the folder, so that a driver
+that is killed and started again goes on with the next.
 
 In the environment, ``COMMANDS`` has lists of words as JSON.  The stages work in
 tiny pieces, so that wherever a kill comes there is something to break.
@@ -34,7 +35,10 @@ from penstock.spark.pipelines import load, maintenance, replay, rollup
 from penstock.spark.pipelines.rejects import TransformSource
 from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.reports import table_maintenance
+from penstock.spark.queries.engine import LocalEngine
+from penstock.spark.queries.views import Tables
+from penstock.spark.reports import result_tables, table_maintenance
+from penstock.spark.runtime.connections import address_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +67,17 @@ def shipped(spark: "SparkSession", servers: str, folder: str) -> None:
     for words in json.loads(os.environ["COMMANDS"]):
         code = main([*words, "--master", sys.argv[2], "--server", servers])
         assert code == 0, words
+
+
+def asked(spark: "SparkSession", servers: str, _folder: str) -> None:
+    """What the stages have left in log and lake; the table has a topic's name, so it gets another one."""
+    with penstock.connect(servers) as connected:
+        path = result_tables.path_of(connected.stats().lake, "copy")
+    result_tables.read(spark, path).createOrReplaceTempView("copied")
+    engine = LocalEngine(Tables(spark, address_of(broker(servers))))
+    for table in ("`in`", "copied"):
+        query = f"select count(*), count(distinct value), max(length(value)) from {table}"
+        say(table, *engine.ask(query, None).rows()[0])
 
 
 def broker(servers: str) -> dict[str, str]:
@@ -180,7 +195,7 @@ def until_done(name: str, spark: "SparkSession", servers: str, folder: str) -> N
 
 
 Program = Callable[["SparkSession", str, str], None]
-PROGRAMS: dict[str, Program] = {"everything": everything, "shipped": shipped}
+PROGRAMS: dict[str, Program] = {"everything": everything, "shipped": shipped, "asked": asked}
 STAGES: dict[str, Program] = {
     "sink": stream,
     "archive": archive,
@@ -192,6 +207,7 @@ STAGES: dict[str, Program] = {
 if __name__ == "__main__":
     program, master, servers, folder = sys.argv[1:]
     session = penstock.spark.session(master)
-    PROGRAMS.get(program, partial(staged, program))(session, servers, folder)
+    for each in program.split("+"):
+        PROGRAMS.get(each, partial(staged, each))(session, servers, folder)
     session.stop()
     say("done")

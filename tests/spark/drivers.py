@@ -68,6 +68,11 @@ class Driver:
         """How much of its time is left."""
         return max(self._deadline - time.monotonic(), 0.0)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended well."""
+        return self.process.poll() == 0
+
     def _ended(self) -> str:
         return "" if self.process.poll() is None else f"the driver has ended: {self.tail}"
 

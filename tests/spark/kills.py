@@ -14,7 +14,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.server.process import Server, until
 from tests.spark.archived import archive
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import Driver
+from tests.store.seaweedfs import Bucket
 
 import penstock
 from penstock.clock import SystemClock
@@ -39,6 +40,7 @@ BATCH = 500
 MINUTES = 9  # That are rolled up at least.
 ACKED = 100  # By a group.
 VICTIMS = ("driver", "executor", "worker", "broker")
+STORE = "store"  # One more, where the lake is in a bucket.
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class World:
     def __init__(self, server: Server, broker: penstock.Broker) -> None:
         self.server = server
         self.broker = broker
-        self.lake = str(server.data / "lake")
+        self.lake = broker.stats().lake
         self.first = SystemClock().wall_ms() // rollup.MINUTE_MS
         self.expected = Counter(b"%d" % number for number in range(RECORDS))
         self.done: dict[str, Callable[[], int]] = {
@@ -146,27 +148,45 @@ class World:
 def few(chance: random.Random, world: World, count: int) -> list[Kill]:
     """So many victims once, in a stage that is not the same for any two."""
     stages = sorted(chance.sample(list(world.done), count), key=list(world.done).index)
-    victims = chance.sample(VICTIMS, count)
+    return of_each(chance, world, chance.sample(VICTIMS, count), stages)
+
+
+def of_each(chance: random.Random, world: World, victims: Sequence[str], stages: Sequence[str]) -> list[Kill]:
+    """A victim in each stage."""
     return [
         Kill(victim, stage, chance.randint(1, world.ends[stage] // 2))
         for victim, stage in zip(victims, stages, strict=True)
     ]
 
 
-def many(chance: random.Random, world: World, stage: str, kills: int) -> list[Kill]:
+def many(
+    chance: random.Random, world: World, stage: str, kills: int, victims: Sequence[str] = VICTIMS
+) -> list[Kill]:
     """Victims by chance, all in one stage."""
     marks = sorted(chance.randint(1, world.ends[stage] * 3 // 4) for _ in range(kills))
-    return [Kill(chance.choice(VICTIMS), stage, mark) for mark in marks]
+    return [Kill(chance.choice(victims), stage, mark) for mark in marks]
 
 
 class Killing:
     """Some stages on a cluster, with kills while they run."""
 
     def __init__(
-        self, chance: random.Random, cluster: Cluster, world: World, folder: Path, *, within_s: float
+        self,
+        chance: random.Random,
+        cluster: Cluster,
+        world: World,
+        folder: Path,
+        *,
+        within_s: float,
+        bucket: Bucket | None = None,
     ) -> None:
         self._chance = chance
         self._cluster = cluster
+        self._bucket = bucket
+        self._variables = cluster.variables
+        if bucket is not None:
+            (folder / "conf").mkdir()
+            self._variables = cluster.variables_with(bucket.environment, folder / "conf")
         self._world = world
         self._folder = folder
         self._left_s = within_s  # For all of it.
@@ -185,7 +205,7 @@ class Killing:
 
     def _started(self) -> Driver:
         told = (",".join(self._stages), self._cluster.url, self._world.server, self._folder)
-        return Driver(*told, self._cluster.variables, self._left_s)
+        return Driver(*told, self._variables, self._left_s)
 
     def _is_time(self, kill: Kill) -> bool:
         return self._world.done[kill.stage]() >= kill.mark
@@ -196,6 +216,7 @@ class Killing:
             "executor": lambda: self._kill_one("an executor", self._cluster.executors),
             "worker": lambda: self._kill_one("a Python worker", self._cluster.python_workers),
             "broker": self._kill_broker,
+            STORE: self._kill_store,
         }[victim]()
 
     def _kill_driver(self) -> None:
@@ -207,14 +228,21 @@ class Killing:
         self._world.server.kill()
         self._world.server.start()
 
+    def _kill_store(self) -> None:
+        assert self._bucket is not None
+        self._bucket.kill()
+        self._bucket.start()
+
     def _kill_one(self, what: str, processes: Callable[[], list[int]]) -> None:
-        """One of them, when there is one."""
+        """One of them, when there is one; or none, if the stages were quicker."""
         found: list[int] = []
 
         def is_there() -> bool:
             found[:] = processes()
-            return bool(found)
+            return bool(found) or self._driver.is_done
 
         self._driver.until(is_there, what)
+        if not found:
+            return
         with suppress(ProcessLookupError):
             os.kill(self._chance.choice(sorted(found)), signal.SIGKILL)

@@ -1,11 +1,13 @@
 """Rows for tables of the lake, and tables to put them in."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
-from penstock.spark.lake.layout import ROWS
+from penstock.spark.lake.layout import ROWS, LakeFile
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import ArchivedRange, LakeTable
-from penstock.spark.lake.writing import write_rows
+from penstock.spark.lake.writing import RangeWriter
 
 NOON_MS = 1_794_830_400_000  # 2026-11-16 12:00 UTC
 HEADERS = [("a", b"1"), ("b", None)]
@@ -26,6 +28,13 @@ def rows(offsets: range | list[int], partition: int = 0, times_ms: list[int] | N
         ],
         schema=ROWS,
     )
+
+
+def write_rows(table: str, partition: int, batches: Iterable[pa.RecordBatch]) -> list[LakeFile]:
+    with RangeWriter(table, partition) as writer:
+        for each in batches:
+            writer.write(each)
+    return writer.files
 
 
 def archive(table: LakeTable, batch: pa.RecordBatch, start: int, end: int) -> bool:

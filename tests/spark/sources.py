@@ -5,13 +5,13 @@ from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from penstock.spark.source.reader import TableReader
 from penstock.spark.source.slices import ReadTask
 from penstock.spark.source.source import PenstockSource
 
-TYPES = {
+TYPES: dict[str, str | DataType] = {
     "topic": "string",
     "partition": "integer",
     "offset": "long",
@@ -23,6 +23,8 @@ TYPES = {
     "attempts": "integer",
     "state": "string",
     "horizon": "timestamp",
+    "headers": MapType(StringType(), BinaryType()),
+    "header_list": ArrayType(StructType().add("key", "string").add("value", "binary")),
 }
 
 

@@ -2,7 +2,8 @@
 
 Two archivers run at once all the time, so they also meet each other.  At the end
 one of them finishes undisturbed; then the lake must be what the log is, record by
-record, and the check must find nothing.
+record, and the check must find nothing.  The lake is a directory, or a bucket of an
+S3 server that is killed as well.
 """
 
 import random
@@ -19,10 +20,11 @@ import pytest
 from tests.full_disk import small_disk
 from tests.server.process import PATIENCE_S, Server, until
 from tests.spark import archive_process
+from tests.store.seaweedfs import Bucket
 
 import penstock
 from penstock.config.broker import DAY_MS
-from penstock.errors import DiskFull, PenstockError, ServerUnreachable
+from penstock.errors import DiskFull, LakeUnreachable, PenstockError, ServerUnreachable
 from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.log_comparison import checked
@@ -35,6 +37,7 @@ pytestmark = pytest.mark.slow
 
 # Kills, and in a soak.
 ROUNDS = [6, pytest.param(100, marks=pytest.mark.soak)]
+BUCKET_ROUNDS = [3, pytest.param(60, marks=pytest.mark.soak)]
 PARTITIONS = 2
 PAUSE_S = 0.01  # Between two batches: archivers in tiny pieces must keep up.
 MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
@@ -63,7 +66,7 @@ class Publisher(threading.Thread):
         return bytes(builder.build(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS))
 
 
-def archiver(servers: str, lake: Path, *words: str) -> "subprocess.Popen[bytes]":
+def archiver(servers: str, lake: Path | str, *words: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, archive_process.__file__, servers, str(lake), "orders", *words]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -85,7 +88,12 @@ def log_rows(broker: penstock.Broker, partition: int) -> pa.Table:
     return pa.Table.from_batches(batches, ROWS)
 
 
-def assert_same(broker: penstock.Broker, lake: Path) -> int:
+def archived(lake: str) -> int:
+    """How many records the lake has."""
+    return sum(LakeTable.open(lake, "orders").row_counts().values())
+
+
+def assert_same(broker: penstock.Broker, lake: Path | str) -> int:
     """The lake is what the log is; returns how many records that are."""
     table = LakeTable.open(str(lake), "orders")
     records = 0
@@ -102,18 +110,61 @@ def assert_same(broker: penstock.Broker, lake: Path) -> int:
 def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(
     chance: random.Random, tmp_path: Path, rounds: int
 ) -> None:
-    lake = tmp_path / "lake"
-    with Server(tmp_path) as server:
+    killed_again_and_again(chance, tmp_path, rounds, str(tmp_path / "lake"), None)
+
+
+@pytest.mark.parametrize("rounds", BUCKET_ROUNDS)
+def test_an_object_store_that_is_killed_as_well_has_each_record_once(
+    chance: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    with Bucket(tmp_path) as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        killed_again_and_again(chance, tmp_path, rounds, f"{bucket.uri}/lake", bucket)
+
+
+def test_an_archive_waits_for_an_object_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bucket(tmp_path) as bucket, Server(tmp_path) as server:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        lake, servers = f"{bucket.uri}/lake", f"127.0.0.1:{server.ports['native']}"
+        with penstock.connect(servers) as broker:
+            broker.create_topic("orders", partitions=PARTITIONS)
+            broker.publish_batch("orders", [b"%d" % number for number in range(100)])
+            running = archiver(servers, lake)
+            until(lambda: archived(lake) == 100)
+
+            bucket.kill()
+            broker.publish_batch("orders", [b"%d" % number for number in range(100)])
+            for _ in range(2):  # As long as the client itself tries, twice.
+                with pytest.raises(LakeUnreachable):
+                    archived(lake)
+            bucket.start()
+
+            until(lambda: archived(lake) == 200)
+            kill(running)
+            assert assert_same(broker, lake) == 200
+
+
+def killed_again_and_again(
+    chance: random.Random, folder: Path, rounds: int, lake: str, bucket: Bucket | None
+) -> None:
+    with Server(folder) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
             broker.create_topic("orders", partitions=PARTITIONS)
         publisher = Publisher(servers, chance.getrandbits(32))
         publisher.start()
         running = [archiver(servers, lake) for _ in range(2)]
-        until(lambda: LakeTable.open(str(lake), "orders").version > 0)
+        until(lambda: LakeTable.open(lake, "orders").version > 0)
         for _ in range(rounds):
             threading.Event().wait(chance.random())
-            victim = chance.randrange(4)
+            victim = chance.randrange(4 if bucket is None else 5)
+            if victim == 4 and bucket is not None:
+                bucket.kill()
+                bucket.start()
             if victim == 3:
                 server.kill()
                 server.start()
@@ -130,7 +181,7 @@ def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(
 
         with penstock.connect(servers) as broker:
             assert assert_same(broker, lake) > 10 * rounds
-        history = LakeTable.open(str(lake), "orders").history(1000)
+        history = LakeTable.open(lake, "orders").history(1000)
         assert any("penstock.compacted" in commit for commit in history)
 
 

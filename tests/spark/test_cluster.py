@@ -1,6 +1,7 @@
 """A real cluster: a master and two workers in processes of their own, to which Penstock is shipped."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,29 @@ from tests.spark.cluster import Cluster, bare_python
 from tests.spark.drivers import Driver
 
 import penstock
+from penstock.model.schemas import NewSchema
 from penstock.spark.lake.table import LakeTable
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 COMMANDS = [
     ["sql", "select count(*) as messages from table", "-o", "csv"],
+    ["sql", "select customer, total from typed", "-o", "csv"],
     ["pipeline", "run", "archive", "--once", "--set", "topic=table"],
 ]
+
+
+AVRO = (
+    '{"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}, '
+    '{"name": "total", "type": "double"}]}'
+)
+
+
+def typed_topic(broker: penstock.Broker) -> None:
+    """One message, in Avro."""
+    broker.create_topic("typed", partitions=1)
+    info = broker.register_schema("typed-value", NewSchema(schema=AVRO))
+    broker.publish("typed", b"\0" + info.id.to_bytes(4, "big") + b"\x08anna" + struct.pack("<d", 3.5))
 
 
 def test_a_local_spark_whose_python_has_no_penstock_reads_and_writes_topics(tmp_path: Path) -> None:
@@ -39,9 +55,10 @@ def test_executors_that_have_no_penstock_and_no_key_read_and_write_topics_and_ru
         with penstock.connect(server.url, key=server.facts["key"]) as broker:
             for topic in ("table", "out"):
                 broker.create_topic(topic, partitions=2)
+            typed_topic(broker)
             grants = [
                 penstock.Grant(role="producer"),
-                penstock.Grant(role="consumer", topics=["table"], groups=["archive"]),
+                penstock.Grant(role="consumer", topics=["table", "typed"], groups=["archive"]),
                 penstock.Grant(role="admin", topics=["__pipelines"]),
             ]
             own = {"PENSTOCK_KEY": broker.create_key("spark", grants).key, "COMMANDS": json.dumps(COMMANDS)}
@@ -50,7 +67,7 @@ def test_executors_that_have_no_penstock_and_no_key_read_and_write_topics_and_ru
 
             read, where, *answer = told.splitlines()
             assert (read, where) == (f"1000 {sum(range(1000)):.1f}", "penstock_shipped")
-            assert answer == ["messages", "1000", "done"]
+            assert answer == ["messages", "1000", "customer,total", "anna,3.5", "done"]
             expected = sorted(b"v%d" % number for number in range(1000))
             for topic in ("table", "out"):
                 assert sorted(message.value for message in broker.read(topic, limit=2000)) == expected

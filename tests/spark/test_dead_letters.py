@@ -81,8 +81,8 @@ def test_dead_letters_are_grouped_by_error(
     assert page.count("<svg") == 2
     assert "cannot read" in page
     assert "<script>" not in page
-    assert context.told[0].startswith("4 dead letters of 2 errors")
-    assert context.told[-1] == f"report: {report}"
+    assert context.lines[0].startswith("4 dead letters of 2 errors")
+    assert context.lines[-1] == f"report: {report}"
 
     # A period in which there are none: the table is empty, and the report says so.
     late = dead_letters.Settings(from_time=datetime.now(UTC) + timedelta(hours=1), report=str(report))

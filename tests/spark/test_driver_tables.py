@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LakeUnusable
+from penstock.spark.lake.delta import open_table
 from penstock.spark.reports import driver_tables
 
 SCHEMA = pa.schema([("name", pa.string()), ("count", pa.int64())])
@@ -52,7 +53,7 @@ def test_many_small_commits_become_one_file(path: str, monkeypatch: pytest.Monke
     for version in range(8):
         driver_tables.append(path, rows(version), "a", version)
 
-    table = driver_tables.opened(path)
+    table = open_table(path)
     assert table is not None
     assert len(table.file_uris()) < 5
     assert counts(path) == list(range(8))

@@ -61,7 +61,7 @@ class SparkError(Exception):
         (
             SparkError("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`amount`", proposal="`key`, `value`"),
             "there is no column 'amount'; the columns are key, value; for a field of a JSON value use "
-            "get_json_object(cast(value as string), '$.amount')",
+            "value:amount",
         ),
         (
             SparkError("UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", objectName="`x`"),

@@ -77,7 +77,7 @@ def test_who_is_not_known_or_may_not_is_told_so_and_the_key_is_not(
     rows = spark.sql("select 'x' as value").write.format("penstock").mode("append")
 
     for login, sentence in (
-        ({}, "this server asks for an API key"),
+        ({}, "this server requires an API key"),
         ({"key": reader + "x"}, "pass a valid key"),
         ({"key": reader}, "is not allowed to publish to topic closed; it needs the producer role"),
         ({"user": "anna"}, "give a key, or a user and a password"),

@@ -6,14 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.lake_rows import NOON_MS, archive, rows
+from tests.spark.lake_rows import NOON_MS, archive, rows, write_rows
 
 from penstock.config.broker import DAY_MS
 from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.offset_ranges import difference, offsets_text, overlaps, runs_of
 from penstock.spark.lake.table import ArchivedRange, LakeTable
 from penstock.spark.lake.verification import PartitionCheck, check_partition
-from penstock.spark.lake.writing import write_rows
 
 
 class FakeLog:

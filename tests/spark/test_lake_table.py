@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.spark.lake_rows import NOON_MS, archive, read, rows
+from tests.spark.lake_rows import NOON_MS, archive, read, rows, write_rows
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, LakeUnusable
@@ -17,7 +17,6 @@ from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import ArchivedRange, LakeTable, tables_in
-from penstock.spark.lake.writing import write_rows
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from penstock.cli.spark import rows
 from penstock.errors import QueryInvalid
 from penstock.spark.queries import plot
 from penstock.spark.queries.query_result import QueryResult
+from penstock.spark.queries.result_values import text_value
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -74,8 +75,8 @@ def test_parquet_is_the_answer_as_it_is() -> None:
     ],
 )
 def test_a_value_as_text(value: object, people: str, programs: str) -> None:
-    assert rows.text_of(value, for_people=True) == people
-    assert rows.text_of(value) == programs
+    assert rows.cell_text(value) == people
+    assert text_value(value) == programs
 
 
 # Charts.
@@ -131,3 +132,13 @@ def test_a_line_over_time_breaks_where_nothing_was_measured() -> None:
     assert plot.broken(at(0, 1)) == at(0, 1)
     assert plot.broken(at(0)) == at(0)
     assert plot.broken(at(0, 0, 1)) == at(0, 0, 1)
+
+
+def test_a_notebook_shows_rows_that_cannot_be_markup() -> None:
+    table = pa.table({"key": [b"<b>\xff", None], "n": [1, 2]})
+
+    shown = QueryResult(table)._repr_html_()
+
+    assert "<th>key</th><th>n</th>" in shown
+    assert "<tr><td>&lt;b&gt;\\xff</td><td>1</td></tr><tr><td>null</td><td>2</td></tr>" in shown
+    assert QueryResult(pa.table({"n": range(60)}))._repr_html_().endswith("<p>and 10 more</p>")

@@ -136,6 +136,8 @@ def test_what_is_published_with_the_ack_and_beside_it_is_noted_apart() -> None:
         with penstock.connect("nowhere:1") as broker:
             broker.publish("log", b"seen", key="k", headers={"a": "b"})
             broker.publish_batch("log", [b"1", penstock.Message(b"2")])
+            broker.publish("log", json={"a": 3})
+            broker.publish("log", text="4")
         message.ack(
             publish=[("invoices", penstock.Message(b"\xff", key="z")), ("bills", penstock.Message(b"b"))]
         )
@@ -150,6 +152,8 @@ def test_what_is_published_with_the_ack_and_beside_it_is_noted_apart() -> None:
         ["log", "k", "seen", {"a": "b"}],
         ["log", None, "1", {}],
         ["log", None, "2", {}],
+        ["log", None, "4", {}],
+        ["log", None, '{"a":3}', {}],
     ]
     assert second["published"] == first["published"]
 

@@ -14,6 +14,7 @@ from tests.spark.archived import archive
 import penstock
 from penstock.errors import InvalidValue, OffsetsMissing, PipelineFailed
 from penstock.model.info import PipelineRun
+from penstock.model.schemas import NewSchema
 from penstock.spark.pipelines import replay
 from penstock.spark.pipelines.replay import Settings
 from penstock.spark.pipelines.run import runner
@@ -197,6 +198,30 @@ def test_a_group_gets_it_in_its_place(replayer: Replayer, capsys: pytest.Capture
     assert (done.records, done.total) == (20, 20)
     received = broker.consumer("again", group="audit").receive(100)
     assert sorted(int(message.value[11:-1]) for message in received) == list(range(10, 40))
+
+
+def test_sql_may_name_the_fields_of_a_schema(replayer: Replayer) -> None:
+    broker = replayer.broker
+    broker.create_topic("sold", partitions=1)
+    schema = '{"properties": {"customer": {"type": "string"}, "total": {"type": "number"}}}'
+    broker.register_schema("sold-value", NewSchema(type="JSON", schema=schema))
+    values = [b'{"customer": "anna", "total": 3}', b'{"customer": "bob"}', b'{"customer": 7}']
+    broker.publish_batch("sold", values)
+
+    replayer.run(topic="sold", to="sold.some", where="total > 2")
+    replayer.run(topic="sold", to="sold.bad", where="invalid is not null")
+
+    assert [message.value for message in broker.read("sold.some")] == values[:1]
+    assert [message.value for message in broker.read("sold.bad")] == values[2:]
+
+
+def test_sql_chooses_while_another_session_is_active(replayer: Replayer, spark: "SparkSession") -> None:
+    replayer.broker.publish_batch("elsewhere", [b"1", b"2"])
+    spark.newSession().createDataFrame([], "number int")  # Which makes it the active session.
+
+    replayer.run(topic="elsewhere", to="elsewhere.some", where="value = '2'")
+
+    assert [message.value for message in replayer.broker.read("elsewhere.some")] == [b"2"]
 
 
 def test_what_is_nowhere_is_named(replayer: Replayer) -> None:

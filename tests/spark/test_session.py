@@ -4,16 +4,19 @@ import socket
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.cluster import bare_python
 
 from penstock.errors import ExtraMissing
 from penstock.spark.runtime import daemon, java
 from penstock.spark.runtime import priority as patience
 from penstock.spark.runtime.connections import DAEMON, Address, broker_at, close_all
+from penstock.spark.runtime.shipping import archive
 from penstock.spark.session import BY_FILE_SYSTEM
 
 if TYPE_CHECKING:
@@ -213,3 +216,36 @@ def test_a_worker_does_not_look_for_garbage_among_its_modules(spark: "SparkSessi
 
     assert count > 10_000
     assert gc.get_freeze_count() == before, "a program's own process is left as it is"
+
+
+PARSE = """
+from penstock.errors import ExtraMissing
+from penstock.schemas.formats import parse
+for kind, text in (("AVRO", '"long"'), ("JSON", "{}"), ("PROTOBUF", "CgF4IgMKAXg=")):
+    try:
+        print(parse(kind, text, {}).kind)
+    except ExtraMissing as error:
+        print(error.facts["what"], error.facts["extra"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("shipped", "told"),
+    [
+        (True, ["AVRO", "JSON", "PROTOBUF"]),
+        (False, ["fastavro schema", "jsonschema_rs schema", "google schema"]),
+    ],
+)
+def test_an_executor_has_the_libraries_of_schemas_or_the_error_names_the_extra(
+    shipped: bool, told: list[str], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(archive(schema_libraries=shipped)) as packed:
+        packed.extractall(tmp_path / "shipped")
+
+    done = subprocess.run(
+        [bare_python(tmp_path), "-c", PARSE],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "shipped")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines() == told

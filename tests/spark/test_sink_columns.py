@@ -62,6 +62,15 @@ def test_headers_come_out_as_they_are_also_of_slices(
     assert (found or [[]] * len(expected)) == expected
 
 
+def test_a_list_of_headers_may_have_a_name_twice() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    pairs = [("a", b"1"), ("b", None), ("a", b"2")]
+    column = pa.array([[], [{"key": key, "value": value} for key, value in pairs], None], kind)
+
+    assert rows(headers=column).headers == [[], pairs, []]
+    assert rows(headers=column.slice(1)).headers == [pairs, []]
+
+
 def test_text_is_utf_8() -> None:
     found = rows(key=["ä", None], value=["€", ""])
     assert (found.keys, found.values) == (["ä".encode(), None], ["€".encode(), b""])

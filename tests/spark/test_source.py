@@ -11,12 +11,13 @@ from tests.server.process import until
 from tests.spark.archived import archive
 
 import penstock
-from penstock.spark.queries.views import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.slow
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def table(
@@ -65,6 +66,9 @@ def test_a_session_that_pushes_conditions_reads_only_what_they_leave(
         narrow = table(spark, servers, "narrow").where("partition = 1 and offset >= 3 and offset < 5")
         assert [row.offset for row in narrow.collect()] == [3, 4]
         assert "Filter (" not in str(narrow._jdf.queryExecution().executedPlan())
+        listed = table(spark, servers, "narrow").where("partition = 1 and offset in (7, 2)")
+        assert [row.offset for row in listed.collect()] == [2, 7]
+        assert "Filter (" not in str(listed._jdf.queryExecution().executedPlan())
     finally:
         spark.conf.set(PUSHDOWN, "false")
 

@@ -30,10 +30,31 @@ def test_options_are_read_as_they_are_written() -> None:
     assert options.address.servers == "broker:7070"
     assert options.topics == ("orders", "refunds")
     assert options.starting == {"orders": {0: 5, 1: 7}}
-    assert options.to_ms == 1_794_668_400_000
+    assert options.to_ms("orders", 3) == 1_794_668_400_000
     assert options.max_records == 1_000_000
     assert options.columns == ("id", "state")
     assert options.on_gap == "skip"
+
+
+def test_options_of_sparks_kafka_connector_mean_the_same_here() -> None:
+    kafka = source_options(
+        {
+            "subscribe": "orders,returns",
+            "startingOffsetsByTimestamp": '{"orders": {"0": 1000, "1": 2000}, "returns": {"0": 3000}}',
+            "failOnDataLoss": "false",
+            "maxOffsetsPerTrigger": "500",
+            "minOffsetsPerTrigger": "100",
+            "maxTriggerDelay": "5m",
+        }
+    )
+
+    assert kafka.topics == ("orders", "returns")
+    assert [kafka.from_ms("orders", each) for each in (0, 1, 2)] == [1000, 2000, None]
+    assert (kafka.from_ms("returns", 0), kafka.from_ms("others", 0)) == (3000, None)
+    assert (kafka.on_gap, kafka.max_records, kafka.min_records) == ("skip", 500, 100)
+    assert kafka.trigger_delay_ms == 300_000
+    placed = source_options({"subscribePattern": "o.*", "startingOffsets": '{"orders": {"0": -1, "1": -2}}'})
+    assert (placed.pattern, placed.starting) == ("o.*", {"orders": {0: -1, 1: -2}})
 
 
 def test_what_is_not_said_has_a_default() -> None:
@@ -51,10 +72,20 @@ def test_what_is_not_said_has_a_default() -> None:
         ({"topic": "a b"}, "topic name 'a b' is not allowed"),
         ({"topic": "a,"}, "topic name '' is not allowed"),
         ({"topic_pattern": "("}, "not a valid regular expression"),
-        ({"topic": "a", "startingOffsets": "earliest"}, "option cannot be 'startingoffsets'"),
+        ({"topic": "a", "startingOffset": "earliest"}, "did you mean starting?"),
+        ({"topic": "a", "kafka.bootstrap.servers": "x:9092"}, "the native address of the broker"),
+        ({"topic": "a", "subscribe": "b"}, "it is the same as topic; set one of them"),
+        ({"subscribe": "b", "failOnDataLoss": "maybe"}, "it must be true or false"),
+        ({"topic": "a", "from_time": '{"a": {"x": 1}}'}, "a partition must be a number"),
+        ({"topic": "a", "from_time": "{"}, "it must be a time"),
+        ({"topic": "a", "from_time": '{"a": 5}', "to_time": '{"a": 4}'}, "it is before from_time"),
+        (
+            {"topic": "a", "min_records_per_trigger": "5", "max_records_per_trigger": "4"},
+            "it must not be above max_records_per_trigger",
+        ),
         ({"topic": "a", "starting": "first"}, "it must be earliest, latest"),
         ({"topic": "a", "starting": "[1]"}, "it must be earliest, latest"),
-        ({"topic": "a", "starting": '{"0": -1}'}, "it must be earliest, latest"),
+        ({"topic": "a", "starting": '{"0": -3}'}, "it must be earliest, latest"),
         ({"topic": "a", "starting": '{"zero": 1}'}, "it must be earliest, latest"),
         ({"topic": "a", "starting": '{"0": true}'}, "it must be earliest, latest"),
         ({"topic": "a,b", "starting": '{"0": 1}'}, "with several topics"),
@@ -66,10 +97,10 @@ def test_what_is_not_said_has_a_default() -> None:
         ),
         ({"topic": "a", "partition_records": "0"}, "at least 1"),
         ({"topic": "a", "max_bytes_per_trigger": "1MB"}, "at least 1"),
-        ({"topic": "a", "value_format": "xml"}, "it must be one of raw, text, json, avro"),
+        ({"topic": "a", "value_format": "xml"}, "it must be one of raw, text, json, avro, registry"),
         ({"topic": "a", "value_format": "avro"}, "value_format=avro needs the schema"),
         ({"topic": "a", "on_gap": "ignore"}, "it must be one of error, skip"),
-        ({"topic": "a", "columns": "age"}, "the columns are id, attempts, state"),
+        ({"topic": "a", "columns": "age"}, "the columns are id, header_list, attempts, state"),
         ({"topic": "a", "columns": "state"}, "requires the option group"),
         ({"topic": "a", "group": ""}, "group name '' is not allowed"),
     ],

@@ -274,6 +274,19 @@ def test_conditions_narrow_what_is_read() -> None:
     assert not bounds.has("refunds", 1)
 
 
+def test_offsets_that_are_listed_are_the_only_ones_that_are_read() -> None:
+    listed = narrowed_by(spark.In(("offset",), (9, 3, 4, 5, 100)))
+    both = narrowed_by(
+        spark.In(("offset",), (9, 3, 4, 5, 100)),
+        spark.In(("offset",), (3, 4, 100)),
+        spark.LessThan(("offset",), 100),
+    )
+
+    assert listed.runs() == [Interval(3, 5), Interval(9, 9), Interval(100, 100)]
+    assert both.runs() == [Interval(3, 4)]
+    assert Bounds().runs() == [Interval()]
+
+
 @pytest.mark.parametrize(
     ("condition", "from_ms", "to_ms"),
     [
@@ -301,7 +314,8 @@ def test_times_are_whole_milliseconds(
         spark.EqualTo(("value", "partition"), 1),
         spark.Not(spark.EqualTo(("offset",), 1)),
         spark.IsNull(("offset",)),
-        spark.In(("offset",), (1, 2)),
+        spark.In(("offset",), (1, None)),
+        spark.In(("offset",), tuple(range(101))),
         spark.EqualNullSafe(("topic",), None),
         spark.GreaterThan(("timestamp",), datetime(2026, 1, 1)),  # noqa: DTZ001 - Of a column without time zone.
         spark.StringStartsWith(("topic",), "or"),

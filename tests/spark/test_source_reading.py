@@ -15,8 +15,10 @@ import penstock
 from penstock.clock import SystemClock
 from penstock.errors import OffsetOutOfRange, OffsetsMissing, ServerUnreachable, TopicNotFound
 from penstock.spark.runtime import connections
+from penstock.spark.source import scan
 from penstock.spark.source.filters import Bounds
 from penstock.spark.source.source import PenstockSource
+from penstock.wire.records import BatchBuilder
 
 EVERYTHING = ("topic", "partition", "offset", "timestamp", "key", "value", "lane")
 
@@ -97,6 +99,23 @@ def test_large_partitions_are_several_tasks(broker: penstock.Broker, servers: st
     assert offsets_of(table.rows()) == [*range(15), *range(15)]
 
 
+def test_in_a_local_session_small_partitions_share_as_many_tasks_as_there_are_cores(
+    broker: penstock.Broker, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("shared", partitions=6)
+    fill(broker, "shared", 30, 6)
+    monkeypatch.setattr(scan, "TOGETHER_RECORDS", 1)
+
+    def tasks(cores: str, **options: int) -> int:
+        monkeypatch.setenv(connections.LOCAL_CORES, cores)
+        return len(Table("offset", servers=servers, topic="shared", **options).plan())
+
+    assert [tasks("1"), tasks("2"), tasks("4"), tasks("40")] == [1, 2, 6, 6]  # Of 30, 15, 8 and 1 records.
+    assert tasks("2", partition_records=5) == 6
+    monkeypatch.delenv(connections.LOCAL_CORES)
+    assert len(Table("offset", servers=servers, topic="shared").plan()) == 6
+
+
 def test_a_table_begins_and_ends_where_it_is_told(broker: penstock.Broker, servers: str) -> None:
     broker.create_topic("cut", partitions=2)
     fill(broker, "cut", 20, 2)
@@ -142,6 +161,20 @@ def test_conditions_leave_out_what_need_not_be_read(broker: penstock.Broker, ser
     assert table.spans() == [("log", 0, 7, 10), ("log", 2, 7, 10)]
     list(table.reader.pushFilters([datasource.GreaterThan(("timestamp",), late)]))
     assert table.spans() == []
+
+
+def test_of_listed_offsets_nothing_between_them_is_read(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("listed", partitions=2)
+    fill(broker, "listed", 40, 2)
+    table = Table("offset", servers=servers, topic="listed")
+
+    left = table.reader.pushFilters([
+        datasource.EqualTo(("partition",), 1), datasource.In(("offset",), (2, 15, 3, 999)),
+    ])  # fmt: skip
+
+    assert list(left) == []
+    assert table.spans() == [("log", 1, 2, 4), ("log", 1, 15, 16)]
+    assert offsets_of(table.rows()) == [2, 3, 15]
 
 
 def test_a_session_without_pushed_conditions_takes_the_reader_too(servers: str) -> None:
@@ -349,3 +382,21 @@ def test_an_unknown_topic_and_a_dead_broker_are_told_in_one_sentence(servers: st
 
 def test_bounds_without_conditions_leave_everything() -> None:
     assert (Bounds().from_ms, Bounds().to_ms, Bounds().has("any", 7)) == (None, None, True)
+
+
+def test_headers_with_the_same_name_are_all_there_in_a_list(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("headed", partitions=1)
+    headers = [("a", b"1"), ("b", None), ("a", b"2")]
+    builder = BatchBuilder()
+    builder.add(None, b"x", headers, 0)
+    builder.add(None, b"y", [], 0)
+    broker.append("headed", 0, bytes(builder.build(1, 1)))
+
+    rows = Table("offset", "header_list", "headers", servers=servers, topic="headed").rows()
+
+    listed = [{"key": name, "value": value} for name, value in headers]
+    assert rows == [(0, listed, [("a", b"2"), ("b", None)]), (1, [], [])]
+    archive(broker, "headed", broker.stats().lake)
+    delete(broker, "headed")
+    [kept, _] = Table("header_list", servers=servers, topic="headed").rows()
+    assert kept == ([{"key": "b", "value": None}, {"key": "a", "value": b"2"}],)  # One of each name.

@@ -16,6 +16,7 @@ from penstock.spark.runtime import connections
 from penstock.spark.source.slices import ReadTask
 from penstock.spark.source.source import PenstockSource
 from penstock.spark.source.stream import StreamReader
+from penstock.testing import ManualClock
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,10 @@ def test_a_query_begins_where_the_options_say(broker: penstock.Broker, servers: 
     assert stream(servers, topic="begun", starting="earliest").initialOffset() == {"begun": {"0": 0, "1": 0}}
     told = stream(servers, topic="begun", starting='{"1": 1}').initialOffset()
     assert told == {"begun": {"0": 0, "1": 1}}
+    ends = stream(servers, topic="begun", startingOffsets='{"begun": {"0": -1, "1": -2}}').initialOffset()
+    assert ends == {"begun": {"0": 3, "1": 0}}
+    times = '{"begun": {"1": "2999-01-01T00:00:00Z"}}'  # Partition 0 has none: all of it.
+    assert stream(servers, topic="begun", from_time=times).initialOffset() == {"begun": {"0": 0, "1": 2}}
     late = stream(servers, topic="begun", from_time="2999-01-01T00:00:00Z").initialOffset()
     assert late == {"begun": {"0": 3, "1": 2}}
 
@@ -313,3 +318,38 @@ def test_a_stream_in_step_that_ends_where_it_began_takes_a_batch_that_ends_later
 
     assert ends(second, start) == [{"steps-now": {"0": 10}}]
     assert ends(first, start) == [{"steps-now": {"0": 10}}]
+
+
+def test_a_batch_waits_for_enough_records_but_not_for_ever(
+    broker: penstock.Broker, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("rare", partitions=2)
+    clock = ManualClock()
+    reader = stream(servers, topic="rare", min_records_per_trigger=5, max_trigger_delay="10s")
+    monkeypatch.setattr(reader, "_clock", clock)
+    monkeypatch.setattr(reader, "_planned_ms", clock.steady_ms())
+    begin = reader.initialOffset()
+    fill(broker, "rare", 2, 2)
+
+    assert reader.latestOffset(begin, ReadAllAvailable()) == begin  # Four are too few ...
+    fill(broker, "rare", 1)
+    enough = reader.latestOffset(begin, ReadAllAvailable())
+    assert enough == {"rare": {"0": 3, "1": 2}}  # ... five are not.
+    fill(broker, "rare", 1)
+    assert reader.latestOffset(enough, ReadAllAvailable()) == enough
+    clock.move_to(clock.steady_ms() + 10_000)
+    assert reader.latestOffset(enough, ReadAllAvailable()) == {"rare": {"0": 4, "1": 2}}
+
+
+def test_a_query_that_reads_what_is_available_does_not_wait_for_more(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("scarce", partitions=1)
+    fill(broker, "scarce", 1)
+    reader = stream(servers, topic="scarce", starting="earliest", min_records_per_trigger=5)
+    begin = reader.initialOffset()
+    reader.latestOffset(begin, ReadAllAvailable())
+
+    reader.prepareForTriggerAvailableNow()
+
+    assert reader.latestOffset(begin, ReadAllAvailable()) == {"scarce": {"0": 1}}

@@ -15,7 +15,6 @@ from tests.cli.conftest import Done, Keyboard
 import penstock
 from penstock.cli.main import main
 from penstock.cli.spark import sql
-from penstock.spark.queries.views import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +42,7 @@ def ask(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
-) -> Iterator[Ask]:
+) -> Ask:
     """``ask("select 1", "-o", "json")``: the command as a user types it."""
 
     @contextmanager
@@ -51,7 +50,6 @@ def ask(
         yield spark
 
     monkeypatch.setattr(sql, "started", started)
-    before = spark.conf.get(PUSHDOWN)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
@@ -67,8 +65,7 @@ def ask(
             spark.catalog.dropTempView(view.name)
         return Done(code, shown.out.decode("utf-8", "surrogateescape"), shown.err.decode())
 
-    yield run
-    spark.conf.set(PUSHDOWN, before or "false")
+    return run
 
 
 def test_an_answer_is_a_table_csv_json_or_parquet(ask: Ask, tmp_path: Path) -> None:
@@ -86,23 +83,6 @@ def test_an_answer_is_a_table_csv_json_or_parquet(ask: Ask, tmp_path: Path) -> N
     rows = pq.read_table(io.BytesIO(parquet.out.encode("utf-8", "surrogateescape"))).to_pylist()
     assert rows == [{"key": None, "visits": 1}, {"key": b"anna", "visits": 2}, {"key": b"bob", "visits": 1}]
     assert {done.code for done in (table, csv, documents, parquet)} == {0}
-
-
-def test_conditions_choose_what_is_read_only_where_a_view_is_read_once(
-    ask: Ask, spark: "SparkSession"
-) -> None:
-    """Spark 4.3 would take the last one's conditions for both."""
-    both = ask(
-        f"select (select count(*) from `{TOPIC}`) as n, count(*) as few from `{TOPIC}` where offset > 1",
-        "-o", "csv",
-    )  # fmt: skip
-    after_both = spark.conf.get(PUSHDOWN)
-    one = ask(f"select count(*) as few from `{TOPIC}` where offset > 1", "-o", "csv")
-
-    assert both.out == "n,few\n4,2\n"
-    assert after_both == "false"
-    assert one.out == "few\n2\n"
-    assert spark.conf.get(PUSHDOWN) == "true"
 
 
 def test_a_chart_is_drawn_beside_the_answer(ask: Ask, tmp_path: Path) -> None:

@@ -56,6 +56,43 @@ def test_a_topic_is_a_view_that_shows_what_is_there_when_it_is_asked(
     assert amounts == [["3"]]
 
 
+def test_fields_of_json_values_are_extracted_with_a_colon(tables: Tables, broker: penstock.Broker) -> None:
+    broker.create_topic("baskets", partitions=1)
+    for value in (b'{"customer": "ada", "items": [{"n": 3}]}', b'{"customer": {"id": 7}}', b"\xff", b"none"):
+        broker.publish("baskets", value, key=b'{"shop": "x:y"}')
+
+    found = result_of(
+        tables.sql(
+            "select value:customer, b.value:items[0].n::int, `KEY`:shop from baskets b order by offset"
+        )
+    )
+    counted = rows(
+        tables,
+        "select value:customer::string as c, count(*) from baskets"
+        " where value:customer is not null and key:shop::string = 'x:y' group by 1 order by 1",
+    )
+    whole = rows(tables, "select array(try_parse_json(string(value))) from baskets order by offset limit 1")
+
+    assert found.columns == ["customer", "n", "shop"]
+    assert found.rows() == [
+        ["ada", 3, "x:y"], ['{"id":7}', None, "x:y"], [None, None, "x:y"], [None, None, "x:y"],
+    ]  # fmt: skip
+    assert counted == [["ada", 1], ['{"id":7}', 1]]
+    assert whole == [['[{"customer":"ada","items":[{"n":3}]}]']]
+
+
+def test_values_are_shown_as_text(
+    tables: Tables, broker: penstock.Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.create_topic("shown", partitions=1)
+    broker.publish("shown", "grün".encode(), key=b"\xff")
+
+    tables.sql("select key, value from shown").show()
+
+    assert "grün" in (shown := capsys.readouterr().out)
+    assert "\N{REPLACEMENT CHARACTER}" in shown
+
+
 def test_what_became_of_messages_is_in_the_views_beside_their_topic(
     tables: Tables, broker: penstock.Broker
 ) -> None:

@@ -16,6 +16,7 @@ import penstock
 from penstock.clock import SystemClock
 from penstock.errors import InvalidConfiguration, PenstockError
 from penstock.model.info import PipelineRun
+from penstock.model.schemas import NewSchema
 from penstock.spark.pipelines import transform
 from penstock.spark.pipelines.run import runner, states
 from penstock.spark.pipelines.run.settings import load
@@ -96,6 +97,29 @@ def test_sql_makes_messages_and_table_rows_of_json_and_sets_aside_what_is_none(
     ]
     assert {each.headers["x-source"].rpartition(":")[0] for each in bad} <= {f"{source}:0", f"{source}:1"}
     assert broker.describe_group(source, f"{source}-big").kind == "stream"
+
+
+def test_a_topic_with_a_schema_is_read_by_it_and_what_does_not_match_is_set_aside(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str]
+) -> None:
+    source = topic("typed")
+    schema = '{"properties": {"a.b": {"type": "integer"}, "amount": {"type": "integer"}}}'
+    broker.register_schema(f"{source}-value", NewSchema(type="JSON", schema=schema))
+    publish(broker, source, {"a.b": 1, "amount": 3}, {"amount": "x"})
+
+    run(f"""
+        name = "{source}-big"
+        topic = "{source}-out"
+        sql = "select key, `a.b` as number, amount * 2 as twice from orders where amount > 1"
+        [sources.orders]
+        topic = "{source}"
+        schema = "registry"
+    """)
+
+    assert documents(broker, f"{source}-out") == [{"number": 1, "twice": 6}]
+    [bad] = broker.read(f"{source}-big.bad", limit=10)
+    assert bad.value == b'{"amount": "x"}'
+    assert bad.headers["x-reason"] == '/amount: "x" is not of type "integer"'
 
 
 def test_windows_count_by_the_records_own_time_and_late_ones_are_set_aside(
@@ -195,7 +219,7 @@ def test_settings_that_make_no_sense_are_refused(text: str, sentence: str) -> No
             "it has parameters greetings, but the views are orders",
         ),
         ('function = "tests.spark.test_transform:none"', "has no 'none'"),
-        ('sql = "select * from orders"', "drop or rename topic"),
+        ('sql = "select * from orders"', "drop or rename offset"),
     ],
 )
 def test_what_is_wrong_with_the_users_part_is_one_sentence(

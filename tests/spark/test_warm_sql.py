@@ -16,11 +16,15 @@ from tests.spark.guarded import Guarded
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import QueryFailed, QueryInvalid, Unauthenticated
-from penstock.spark.queries import sql_protocol, sql_server
 from penstock.spark.queries.engine import ColumnInfo
-from penstock.spark.queries.sql_client import RemoteEngine, connected_engine
-from penstock.spark.queries.sql_server import SqlServer
+from penstock.spark.queries.query_result import result_of
+from penstock.spark.queries.session import protocol as sql_protocol
+from penstock.spark.queries.session import server as sql_server
+from penstock.spark.queries.session.client import RemoteEngine, connected_engine
+from penstock.spark.queries.session.server import SqlServer
+from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import Address
+from penstock.wire import sql as wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +62,16 @@ def test_answers_are_those_of_a_session_of_ones_own(engine: RemoteEngine) -> Non
     assert first.rows() == [[0], [1]]
     assert "warm" in engine.names()
     assert engine.columns("warm")[0] == ColumnInfo("topic", "string")
+
+
+def test_a_session_registers_its_sources_whichever_is_active(spark: "SparkSession", servers: str) -> None:
+    first, second = spark.newSession(), spark.newSession()
+    Tables(first, Address(servers))
+    first.createDataFrame([(1,)], "n int")  # Makes it the active session of this thread.
+
+    tables = Tables(second, Address(servers))
+
+    assert result_of(tables.sql("select count(*) as n from __gaps")).columns == ["n"]
 
 
 def test_an_error_is_the_same_sentence_and_the_connection_stays(engine: RemoteEngine) -> None:
@@ -112,7 +126,7 @@ def test_a_query_has_the_permissions_of_its_caller(warm: SqlServer, guarded: Gua
 def test_a_caller_that_leaves_cancels_its_query(engine: RemoteEngine, spark: "SparkSession") -> None:
     tracker = spark.sparkContext.statusTracker()
     engine.connect()
-    sql_protocol.send(engine._out, sql_protocol.RunQuery(FOREVER))
+    sql_protocol.send(engine._out, wire.RunQuery(FOREVER))
     until(lambda: len(tracker.getActiveJobsIds()) > 0)
 
     engine.close()
@@ -129,6 +143,25 @@ def test_a_query_that_takes_too_long_is_cancelled(
         engine.ask(FOREVER, None)
 
     until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def test_a_query_that_is_cancelled_before_its_first_job_does_not_run(
+    engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelling what Spark has not begun does nothing, and the next query would wait for this one."""
+    engine.connect()
+    monkeypatch.setattr(sql_server, "LOOK_S", 0.001)
+    monkeypatch.setattr(sql_server, "QUERY_S_MAX", 0.001)
+    with pytest.raises(QueryFailed, match="it took longer than 0 s"):
+        engine.ask(FOREVER, None)
+    monkeypatch.setattr(sql_server, "QUERY_S_MAX", DEADLINE_S)
+
+    assert len(engine.ask("select 1", None)) == 1
+
+
+def test_the_name_of_a_table_is_only_a_name(engine: RemoteEngine) -> None:
+    with pytest.raises(QueryInvalid):
+        engine.columns("warm` union all select * from `warm")
 
 
 def test_a_result_with_too_many_rows_is_refused(

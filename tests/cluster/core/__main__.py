@@ -21,7 +21,7 @@ def main() -> None:
     for bug in list(BUGS) if args.bug == "all" else [args.bug]:
         began, total = time.perf_counter(), Counter[str]()
         for seed in range(args.first, last):
-            world = World(seed, real=not args.model)
+            world = World(seed, real=not args.model, programs=bug is None or BUGS[bug].programs)
             try:
                 with planted(bug):
                     world.run()
@@ -35,6 +35,8 @@ def main() -> None:
                     return
                 break
             total += Counter(world.faults) + world.store.seen
+            if world.programs is not None:
+                total += world.programs.outcomes
             total["acknowledged"] += len(world.history.acknowledged)
             total["rejected"] += len(world.history.rejected)
             total["settled"] += len(world.history.settled)

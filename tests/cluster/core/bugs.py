@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import msgspec
 from tests.cluster.core.model import ModelHost, PackedSlices
 
+from penstock.broker import core
+from penstock.broker.journal.ledger import Ledger
+from penstock.broker.kafka.participants import Participants
+from penstock.broker.kafka.transactions import Transactions
 from penstock.broker.maintenance.maintenance import Maintenance
 from penstock.broker.publish.publishing import Publishing
-from penstock.broker.state import Partition
+from penstock.broker.state import Partition, Topic
 from penstock.broker.state import State as BrokerState
 from penstock.broker.steps import Steps
 from penstock.cluster import hosting
@@ -31,13 +36,19 @@ from penstock.cluster.core.sealing import Sealing
 from penstock.cluster.core.wal import ENTRY_BYTES_MAX, decode_entry, encode_entries, encode_tombstone
 from penstock.cluster.hosting import BrokerHost
 from penstock.cluster.lease import ClusterLease
+from penstock.cluster.registry import ClusterRegistry
+from penstock.cluster.routing import router
 from penstock.log.segment import SegmentInfo
+from penstock.operations.call import IDEMPOTENT
+from penstock.schedule import schedule
+from penstock.schedule.recovery import Replay
 
 
 class Bug(NamedTuple):
     seeds: int  # It is found within so many.
     changes: list[tuple[Any, str, Any]]  # Where, which name, and by what it is replaced.
     real: bool = False  # It is in the broker, and not in the cluster core.
+    programs: bool = False  # Programs find it.
 
 
 @contextmanager
@@ -343,6 +354,56 @@ def forgetful_snapshot(self: Maintenance, partition: Partition) -> Steps[bool]:
 snapshot = Maintenance._snapshot
 
 
+def any_coordinator(self: ClusterRegistry, group: str, epoch: int) -> None:
+    """Stores offsets of a coordinator that was replaced."""
+
+
+# Schedules, deduplication and transactions.
+
+
+def nothing_fired(*_: Any) -> list[Any]:
+    """Has what was published when its time came wait again after a takeover."""
+    return []
+
+
+def ignore_fired(self: Replay, record: Any) -> None: ...
+
+
+def forget_ids(*_: Any) -> None:
+    """A new owner does not know the dedup ids of the one before."""
+
+
+def ignore_decided(self: Transactions, partition: Partition) -> None:
+    """A new coordinator does not go on with what was decided."""
+    self._partitioned[partition.number] = Ledger(partition.log, self._state.clock), partition.epoch
+
+
+def abort_decided(self: Transactions, partition: Partition) -> None:
+    """A new coordinator aborts what was to be committed."""
+    ignore_decided(self, partition)
+    ledger, _ = self._partitioned[partition.number]
+    for name, known in list(ledger.by_name.items()):
+        if known.state == "committing":
+            ledger.put(name, msgspec.structs.replace(known, state="aborting"))
+    adopt(self, partition)
+
+
+adopt = Transactions.adopt
+
+
+def verify_nothing(
+    self: Participants, topic: Topic, number: int, _: str, producer_id: int, epoch: int, *__: Any
+) -> Steps[None]:
+    """Takes every batch for one of an open transaction that has enlisted the partition."""
+    yield from ()
+    topic.partition(number).verified[producer_id] = epoch
+
+
+def hold_nothing(*_: Any) -> Steps[None]:
+    """Decides a commit although somebody else may have the messages that it acks."""
+    yield from ()
+
+
 # The cache.
 
 
@@ -365,6 +426,31 @@ BUGS: dict[str, Bug] = {
         100, [(Maintenance, "_snapshot", forgetful_snapshot)], real=True
     ),
     "outbox before its commit": Bug(60, [(Publishing, "drain_outbox", outbox_early)], real=True),
+    "commit of an old generation": Bug(
+        40, [(ClusterRegistry, "check_coordinator", any_coordinator)], real=True
+    ),
+    "scheduled message fired again": Bug(
+        40,
+        [(schedule, "find_fired", nothing_fired), (Replay, "_fire", ignore_fired)],
+        real=True,
+        programs=True,
+    ),
+    "takeover without dedup ids": Bug(40, [(core, "load_dedup_ids", forget_ids)], real=True, programs=True),
+    "publish repeated without numbers": Bug(
+        40, [(router, "NOT_REPEATED", IDEMPOTENT)], real=True, programs=True
+    ),
+    "coordinator that does not go on": Bug(
+        40, [(Transactions, "adopt", ignore_decided)], real=True, programs=True
+    ),
+    "coordinator that aborts what was decided": Bug(
+        40, [(Transactions, "adopt", abort_decided)], real=True, programs=True
+    ),
+    "batch that is not verified": Bug(
+        40, [(Participants, "verify", verify_nothing)], real=True, programs=True
+    ),
+    "acks that are not kept for the commit": Bug(
+        40, [(Participants, "hold", hold_nothing)], real=True, programs=True
+    ),
     "ack before create": Bug(40, [(Commits, "_commit", ack_before_create)]),
     "next sequence after an unknown outcome": Bug(10, [(Commits, "_commit", next_after_unknown)]),
     "exists is success": Bug(40, [(commit, "decide", exists_is_success)]),
@@ -372,13 +458,13 @@ BUGS: dict[str, Bug] = {
     "out-of-order acknowledgements": Bug(40, [(Commits, "_settle", out_of_order)]),
     "repacking on retry": Bug(30, [(Commits, "_commit", repack_on_retry)]),
     "delivery without a lease": Bug(150, [(Node, "delivers", deliver_always)]),
-    "reads without a lease": Bug(40, [(BrokerState, "readable", read_always)], real=True),
+    "reads without a lease": Bug(60, [(BrokerState, "readable", read_always)], real=True),
     "sequence errors of a former owner": Bug(40, [(ClusterLease, "verify", answer_at_once)], real=True),
-    "round acknowledged with its first part": Bug(30, [(Commits, "_pack", confirm_first_part)]),
+    "round acknowledged with its first part": Bug(60, [(Commits, "_pack", confirm_first_part)]),
     "tombstone above a free name": Bug(10, [(Sealing, "_put_tombstone", tombstone_above)]),
     "tombstone deleted": Bug(160, [(Collecting, "_collect_sealed", delete_tombstone)]),
     "takeover without a tombstone": Bug(110, [(Sealing, "_put_tombstone", no_tombstone)]),
-    "second tombstone": Bug(20, [(Sealing, "_put_tombstone", second_tombstone)]),
+    "second tombstone": Bug(90, [(Sealing, "_put_tombstone", second_tombstone)]),
     "fence below the floor": Bug(10, [(State, "_fence", fence_anywhere), (Sealing, "seal", seal_from_zero)]),
     "epoch reuse": Bug(10, [(State, "_assign", reused_epoch)]),
     "late checkpoint of a fenced owner": Bug(
@@ -390,7 +476,7 @@ BUGS: dict[str, Bug] = {
         ],
     ),
     "serving before loading": Bug(10, [(Loading, "_replay", no_history)]),
-    "checkpoint of what is not packed": Bug(20, [(ModelHost, "cut", uncommitted_cut)]),
+    "checkpoint of what is not packed": Bug(110, [(ModelHost, "cut", uncommitted_cut)]),
     "WAL trimmed before the checkpoint": Bug(10, [(Checkpoints, "_upload", trim_early)]),
     "metadata deleted": Bug(10, [(MetadataLog, "write_snapshot", delete_metadata)]),
     "move without draining": Bug(130, [(Node, "_drain", no_drain)]),

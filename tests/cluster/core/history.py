@@ -4,6 +4,7 @@ acknowledged messages exist once, at their offset       rejected messages do not
 reads are prefixes of one log, and show everything that was acknowledged more than a lease ago
 messages of a producer are in order
 settled messages are not delivered again                every message is settled or can be delivered
+a commit of a former group coordinator never replaces one of its successor
 """
 
 from tests.cluster.core.virtual import Violation
@@ -23,6 +24,8 @@ class History:
         self.settling: set[tuple[Key, int]] = set()  # Somebody has tried to.
         self._owners: dict[tuple[Key, int], str] = {}
         self._read: dict[tuple[Key, int], int] = {}
+        self._epochs: dict[int, int] = {-1: 0}  # Of the coordinators that have sent commits, by number.
+        self._stored: dict[tuple[str, Key, str], int] = {}  # The latest of these, by who has stored it.
         self._ends: dict[Key, list[tuple[float, int]]] = {}  # When the log was known to be so long.
 
     def read(self, key: Key, offset: int, message: int) -> None:
@@ -60,6 +63,26 @@ class History:
         if settled != offset:
             raise Violation(f"{key}: {settled} was settled, when {offset} was meant")
         self.settled.add((key, offset))
+
+    def send_commit(self, epoch: int) -> int:
+        """A group coordinator sends a commit to be stored, with this number."""
+        self._epochs[len(self._epochs)] = epoch
+        return len(self._epochs) - 1
+
+    def store_commit(self, owner: str, key: Key, group: str, number: int) -> None:
+        """An owner has stored a commit, and has this one now."""
+        epoch = self._epochs[number]
+        if epoch < self._stored.get((owner, key, group), 0):
+            raise Violation(f"{key}: {group} has a commit of a former coordinator again, of epoch {epoch}")
+        self._stored[owner, key, group] = epoch
+
+    def check_commit(self, key: Key, group: str, number: int) -> None:
+        latest = max(
+            (epoch for (_, *of), epoch in self._stored.items() if of == [key, group]),
+            default=0,
+        )
+        if self._epochs[number] < latest:
+            raise Violation(f"{key}: {group} has lost a commit of epoch {latest}")
 
     def check(self, key: Key, log: list[int], settled: set[int]) -> None:
         """Compare with the log of a partition at the end."""

@@ -1,4 +1,4 @@
-"""The real broker as a member of the simulated cluster: its core, its event loop driver and its storage.
+"""The real broker as a member of the simulated cluster: its core, event loop driver, storage and routing.
 
 Only its files are in memory, because nothing on a node's disk outlives the process as far as the cluster is
 concerned, and its clock is the virtual one.
@@ -6,26 +6,37 @@ concerned, and its clock is the virtual one.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from tests.cluster.core.connections import Network
 from tests.cluster.core.model import Rejected
 from tests.cluster.core.virtual import Process, Violation
 
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.core import Core
 from penstock.broker.drivers.loop import LoopDriver
+from penstock.broker.frontend import EmbeddedAsyncBroker
 from penstock.broker.protocols import ProtocolOperations
-from penstock.broker.steps import Arrival, Steps, Waiter
+from penstock.broker.queue.transactional_acks import waits_for_decision
+from penstock.broker.steps import Steps
 from penstock.cluster.commit import ClusterCommit
 from penstock.cluster.core.metadata import Key
 from penstock.cluster.core.node import Node
 from penstock.cluster.core.objects import Store
-from penstock.cluster.hosting import BrokerHost
 from penstock.cluster.lease import ClusterLease
-from penstock.config.broker import BrokerConfig, GroupOptions
+from penstock.cluster.member import MemberHost
+from penstock.cluster.reading import CachedOperations
+from penstock.cluster.registry import ClusterRegistry
+from penstock.cluster.routing.listener import PeerListener
+from penstock.cluster.routing.operations import ClusterOperations
+from penstock.cluster.routing.owners import MetadataOwners
+from penstock.cluster.routing.peers import Peers
+from penstock.cluster.timeline import Timeline
+from penstock.config.broker import BrokerConfig
+from penstock.config.server import LimitSettings
 from penstock.errors import (
     AlreadySettled,
     Closed,
@@ -36,52 +47,46 @@ from penstock.errors import (
     PenstockError,
     TopicNotFound,
 )
+from penstock.frontends.listener import Connections
+from penstock.groups.commits import Commit
 from penstock.log.files import MemoryFiles
 from penstock.log.segment import LOG, segment_name
 from penstock.model.message import Message
+from penstock.operations.consumers import ConsumerOptions
 from penstock.wire.records import encode_values, number_batch, seal_batch
 
+SECRET: Final = b"of the simulated cluster"
+CONNECTIONS_MAX: Final = 100
 CONFIG = BrokerConfig(  # Snapshots all the time.
     clock_check_ms=365 * 24 * 3600 * 1000, maintenance_ms=2000, snapshot_bytes=500
 )
 GROUP = "workers"
-OPTIONS: GroupOptions = {"visibility_timeout": "1500ms", "max_attempts": 1000, "start": "earliest"}
+OPTIONS = ConsumerOptions(
+    max_in_flight=1000,
+    group={"visibility_timeout": "1500ms", "max_attempts": 1000, "start": "earliest"},
+)
 REFUSALS = (AlreadySettled, NotOwner, LeaseLost, Closed, TopicNotFound, GroupNotFound)
 
 
 RESULTS = "results"  # Where outputs go.
 RESULT_PARTITIONS = 2
 
-
-class _Place:
-    def __init__(self) -> None:
-        self.waiters: dict[Waiter, None] = {}
+T = TypeVar("T")
 
 
-class SimulatedRegistry:
-    """Nothing is opened before the core says so; the rest is not used by these clients."""
+class SimulatedRegistry(ClusterRegistry):
+    """The registry of a node, whose producer ids are ready at once."""
 
-    cluster_id = "sim"
-    generations = 0
-
-    def __init__(self, owner: Callable[[str, int], tuple[int, int]], random: Random) -> None:
-        self.owner = owner
-        self._producer_id = random.getrandbits(30) + 1 << 20  # Of a block that no other node has.
-
-    def read(self, name: str) -> bytes | None:
-        return None
+    _producer_id = 0
 
     def new_producer_id(self) -> int:
+        if not self._producer_id:
+            self._producer_id = self._random.getrandbits(30) + 1 << 20  # Of a block that no other node has.
         self._producer_id += 1
         return self._producer_id
 
-    def group_epoch(self, group: str) -> int:
-        return 1
 
-    def reserve_generations(self, latest: int) -> None: ...
-
-
-class CommittingHost(BrokerHost):
+class CommittingHost(MemberHost):
     """Tells the history who commits in which epoch."""
 
     on_commit: Callable[[Key, int], None]
@@ -99,33 +104,50 @@ class RealBroker:
         random: Random,
         on_append: Callable[[], None],
         on_commit: Callable[[Key, int], None],
-        send: Callable[[Key, bytes], Coroutine[Any, Any, None]],
         store: Store,
     ) -> None:
         files = self._files = MemoryFiles()
         files.cache = True
-        registry: Any = SimulatedRegistry(
-            lambda topic, number: self.host.state.owner_of((topic, number)), random
-        )
-        self.core = Core(
-            directory="data", files=files, clock=process, config=CONFIG, random=random, registry=registry
-        )
+        self._random = random
+        self.core = Core(directory="data", files=files, clock=process, config=CONFIG, random=random)
         self._commit = ClusterCommit(on_append)
         self.core.state.commit = self._commit
-        self.core.state.forward = self._forward
-        self._send = send
         self._driver = LoopDriver(self.core)
         self._process = process
         self.host = CommittingHost(
             self.core, self._driver, self._commit, process.spawn, process.name, store, self._lost
         )
         self.host.on_commit = on_commit
-        self._consumer: BatchConsumer | None = None
+        self._consumers: dict[str, BatchConsumer] = {}  # By topic.
 
-    def join(self, number: int, node: Node) -> None:
+    def join(self, number: int, node: Node, network: Network, port: int) -> None:
         """As ``ClusterMember`` does."""
         self.host.deliver_from_ms = node.deliver_from_ms
+        self.host.following.on_carried_out = node.tell
+        self.owners = self.host.owners = MetadataOwners(number, lambda: node.state, node.refresh)
+        node.on_carried_out = self.owners.changed
+        self.host.timeline = Timeline(number, self._process)
+        self.core.state.registry = SimulatedRegistry(
+            node,
+            self.owners,
+            self._process,
+            self._random,
+            self.host.following.is_current,
+            self.host.has_stored,
+            "sim",
+            self._process.spawn,
+        )
         self.core.state.lease = ClusterLease(number, node.commits, self._process)
+        broker, local, peers = (
+            EmbeddedAsyncBroker(self.core, self._driver),
+            CachedOperations(self.core),
+            Peers(SECRET),
+        )
+        self.host.forget = peers.forget
+        self.operations = ClusterOperations(self.core, local, self.owners, peers, broker.start)
+        broker.route(self.operations)
+        listener = PeerListener(broker, local, LimitSettings(), Connections(CONNECTIONS_MAX), SECRET)
+        network.listen(self._process, port, listener.connect)
 
     async def open(self) -> None:
         await self._driver.open()
@@ -155,13 +177,13 @@ class RealBroker:
 
     async def deliver(self, key: Key) -> tuple[Any, int, int] | None:
         """The next message of a partition: receipt, offset, message."""
-        if self._consumer is None or self._consumer._state.closed:
-            operations = ProtocolOperations(self.core)
-            self._consumer = await self._run(operations.batch_consumer(key[0], GROUP, None, 1000, OPTIONS))
-        assert self._consumer is not None
-        self._consumer.want_records()
-        self._consumer.want(frozenset({key[1]}), 1, True)
-        batches = await self._run(self._consumer.receive(1, 0))
+        consumer = self._consumers.get(key[0])
+        if consumer is None or consumer._state.closed:
+            opening = ProtocolOperations(self.core).own_consumer(key[0], GROUP, OPTIONS)
+            consumer = self._consumers[key[0]] = await self._run(opening)
+        consumer.want_records()
+        consumer.want(frozenset({key[1]}), 1, True)
+        batches = await self._run(consumer.receive(1, 0))
         if not batches:
             return None
         each = batches[0]
@@ -170,37 +192,37 @@ class RealBroker:
 
     async def settle(self, key: Key, receipt: tuple[int, int, int, int], message: int) -> int:
         """Settle a message, and publish another one in the same step."""
-        if self._consumer is None:
+        if key[0] not in self._consumers:
             raise Rejected
         output = Message(b"%d" % message, partition=message % RESULT_PARTITIONS)
-        await self._run(self._consumer.ack_and_publish([receipt], [(RESULTS, output)]))
+        await self._run(self._consumers[key[0]].ack_and_publish([receipt], [(RESULTS, output)]))
         return receipt[2]
 
-    def _forward(self, topic: str, number: int, batch: bytes) -> Steps[None]:
-        """Have the owner of a partition take an output."""
-        place, outcome = _Place(), list[bool]()
+    async def operate(self, operation: Callable[[ClusterOperations], Steps[T]]) -> T:
+        """What a client asks of this node, whoever owns the partitions."""
+        return await self._driver.run(operation(self.operations))
 
-        async def send() -> None:
-            try:
-                await self._send((topic, number), batch)
-                outcome.append(True)
-            except (Rejected, TimeoutError):
-                outcome.append(False)
-            for waiter in list(place.waiters):
-                waiter.wake()
+    def coordinates(self, group: str) -> int | None:
+        """Since which epoch this node coordinates a Kafka group, as far as it knows."""
+        node, epoch = self.owners.coordinator_of(group)
+        return epoch if node == self.owners.node else None
 
-        self._process.spawn(send())
-        while not outcome:
-            yield Arrival(place, self._process.steady_ms() + 1000)
-        if not outcome[0]:
-            raise NotOwner(topic=topic, partition=number, owner=-1, epoch=0)
+    async def store_offset(self, key: Key, group: str, number: int, epoch: int) -> int:
+        """For the coordinator of a Kafka group; the number of the commit that is stored afterwards."""
+        commits = {key[1]: Commit(0, metadata=str(number))}
+        await self._run(ProtocolOperations(self.core).store_offsets(key[0], group, commits, epoch))
+        try:
+            return self.stored_commit(key, group)
+        except REFUSALS as error:  # The partition was closed meanwhile.
+            raise Rejected from error
 
-    async def take_output(self, key: Key, batch: bytes) -> None:
-        await self._run(self.core.publishing.append_output(*key, batch))
+    def stored_commit(self, key: Key, group: str) -> int:
+        cursor = self.core.state.any_topic(key[0]).partition(key[1]).groups.get(group)
+        return -1 if cursor is None or cursor.commit is None else int(cursor.commit.metadata)
 
     def owes(self, key: Key) -> bool:
         """Are there outputs that are not published yet?"""
-        partition = self.core.state.topic(key[0]).partitions.get(key[1])
+        partition = self.core.state.any_topic(key[0]).partitions.get(key[1])
         return partition is None or bool(partition.outbox)
 
     def read(self, key: Key, random: Random) -> tuple[int, list[tuple[int, int]]]:
@@ -243,7 +265,7 @@ class RealBroker:
 
     def is_cached(self, key: Key) -> bool:
         """Whether all of a partition can be read now; if not, it is being fetched."""
-        log = self.core.state.topic(key[0]).partition(key[1]).log
+        log = self.core.state.any_topic(key[0]).partition(key[1]).log
         log._forget()  # What is still in memory says nothing of the files.
         try:
             log.records(0, log.high)
@@ -254,11 +276,31 @@ class RealBroker:
         return all(cache.fetching(path) is None for path in paths)
 
     def messages(self, key: Key) -> list[int]:
-        log = self.core.state.topic(key[0]).partition(key[1]).log
+        log = self.core.state.any_topic(key[0]).partition(key[1]).log
         return [int(record.value or b"") for record in log.records(0, log.high)]
 
+    def placed(self, topic: str, number: int) -> list[tuple[int, int]]:
+        """What readers see: offsets and messages."""
+        log = self.core.state.topic(topic).partition(number).log
+        return [(record.offset, int(record.value or b"")) for record in log.records(log.start, log.high)]
+
+    def times(self, key: Key) -> list[tuple[int, int]]:
+        """When messages were written."""
+        log = self.core.state.any_topic(key[0]).partition(key[1]).log
+        return [(int(record.value or b""), record.timestamp) for record in log.records(0, log.high)]
+
+    def waiting(self, key: Key) -> list[int]:
+        """Messages whose time has not come."""
+        schedule = self.core.state.any_topic(key[0]).partition(key[1]).schedule
+        return [] if schedule is None else [int(each.value or b"") for each in schedule.entries()]
+
+    def is_undecided(self, key: Key) -> bool:
+        """Whether something waits for its commit, or for the end of a transaction."""
+        partition = self.core.state.any_topic(key[0]).partition(key[1])
+        return partition.log.high < partition.log.end or waits_for_decision(partition)
+
     def settled(self, key: Key) -> set[int]:
-        partition = self.core.state.topic(key[0]).partition(key[1])
+        partition = self.core.state.any_topic(key[0]).partition(key[1])
         cursor = partition.groups.get(GROUP)
         if cursor is None:
             return set()

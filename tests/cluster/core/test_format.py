@@ -54,7 +54,7 @@ def test_the_format_rises_when_the_last_old_node_has_gone_and_never_falls() -> N
 
     state.apply(Join("old", 1))
     state.apply(Join("new", 2, format=NEWER))
-    assert state.format == FORMAT
+    assert state.format == 1
     state.apply(Fence("old", 0))
     assert state.format == NEWER
     assert not state.apply(Join("old again", 1))
@@ -86,6 +86,17 @@ def test_a_node_refuses_a_snapshot_of_a_newer_format() -> None:
 
     with pytest.raises(ClusterTooNew):
         started(shelf)
+
+
+def test_a_snapshot_without_coordinators_is_not_used() -> None:
+    shelf = Shelf()
+    shelf.objects[meta_name(1)] = entry(type="join", incarnation="a", node=1)
+    old = {"next": 2, "members": {"a": {"node": 1, "address": ""}}}
+    shelf.objects[snap_name(2)] = wrap("snap", json.dumps(old).encode())
+
+    state = started(shelf)
+
+    assert {each.epoch for each in state.coordinators} == {1}
 
 
 def test_an_entry_without_a_format_is_of_the_first_one() -> None:

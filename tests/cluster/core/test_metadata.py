@@ -163,13 +163,13 @@ def placed(state: State) -> set[int]:
 
 def test_a_node_that_is_drained_gets_no_partitions_until_that_ends() -> None:
     state = cluster("a", "b", partitions=50)
-    membership = state.membership
+    coordinators = state.coordinators[:]
 
     assert state.apply(Drain(1))
     assert not state.apply(Drain(1))
     assert not state.apply(Drain(7))
     assert placed(state) == {0}
-    assert state.membership > membership  # Kafka's groups have other coordinators, too.
+    assert state.coordinators != coordinators  # Kafka's groups have other coordinators, too.
     state.apply(PutTopic("new", "id2", 20, "{}"))
     assert {state.owner_of(("new", number))[0] for number in range(20)} == {0}
 
@@ -220,3 +220,19 @@ def test_a_node_is_forgotten_once_it_is_sealed_and_may_come_back() -> None:
 
     state.apply(Join("b2", 1))
     assert state.nodes() == {0: True, 1: True}
+
+
+def test_a_coordinator_keeps_its_epoch_until_there_is_another_one() -> None:
+    state = cluster("a", "b", partitions=1)
+    before = state.coordinators[:]
+
+    state.apply(Join("c", 2))
+    for was, now in zip(before, state.coordinators, strict=True):
+        assert now == was or (now.incarnation == "c" and now.epoch == state.next - 1)
+    moved = [number for number, each in enumerate(state.coordinators) if each.incarnation == "c"]
+    assert 0 < len(moved) < len(before)
+    state.apply(Fence("c", 0))
+
+    for number, (was, now) in enumerate(zip(before, state.coordinators, strict=True)):
+        assert now.incarnation == was.incarnation
+        assert now.epoch == (state.next - 1 if number in moved else was.epoch)  # It was away meanwhile.

@@ -3,6 +3,9 @@
 ``python -m tests.cluster.core SEED`` repeats a seed, ``--bug NAME`` with a planted bug.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.cluster.core.bugs import BUGS, planted
 from tests.cluster.core.virtual import Violation
@@ -38,8 +41,9 @@ def test_no_seed_of_a_soak_breaks_a_promise(part: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    for seed in range(BUGS[name].seeds):
-        world, found = World(seed, real=BUGS[name].real), False
+    bug = BUGS[name]
+    for seed in range(bug.seeds):
+        world, found = World(seed, real=bug.real, programs=bug.programs), False
         try:
             with planted(name):
                 world.run()
@@ -47,7 +51,15 @@ def test_a_planted_bug_is_found(name: str) -> None:
             found = True
         if found:
             return
-    pytest.fail(f"{name}: not found in {BUGS[name].seeds} seeds")
+    pytest.fail(f"{name}: not found in {bug.seeds} seeds")
+
+
+def test_the_page_lists_every_planted_bug_with_its_limit() -> None:
+    page = (Path(__file__).parents[3] / "docs/correctness.md").read_text()
+
+    rows = dict(re.findall(r"^\| (.+) \| \d+ \| (\d+) \|$", page, re.MULTILINE))
+
+    assert rows == {name: str(bug.seeds) for name, bug in BUGS.items()}
 
 
 def test_a_seed_runs_the_same_every_time() -> None:

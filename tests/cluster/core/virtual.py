@@ -14,10 +14,11 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Any
 
+from penstock.cluster.core.metadata import FORMAT
 from penstock.errors import StoreUnavailable
 
 START_MS = 1_767_225_600_000
-EVENTS_MAX = 200_000  # A seed has some 10,000.
+EVENTS_MAX = 500_000  # A seed has some 40,000.
 GIVE_UP_S = 1.0  # A request without an answer has an unknown outcome after so long.
 
 
@@ -64,6 +65,7 @@ class Simulation:
         self._queue: list[tuple[float, int, Process, Handle]] = []
         self._number = 0
         self.processes: list[Process] = []
+        self.connect: Callable[..., Coroutine[Any, Any, Any]]  # See ``connections.py``.
         self._closing = False
 
     def push(self, delay_s: float, process: "Process", handle: Handle) -> Handle:
@@ -193,6 +195,10 @@ class Process:
 
         return self.create_task(work())
 
+    async def create_connection(self, make: Callable[[], Any], _: str, port: int, ssl: None = None) -> Any:
+        """A connection to another process."""
+        return await self.simulation.connect(self, make, port)
+
     def get_debug(self) -> bool:
         return False
 
@@ -243,6 +249,7 @@ class Machine:
         self.cut_s = 0.0  # Until then requests to the store are lost ...
         self.cut_loss = 1.0  # ... with this probability.
         self.lives = 0
+        self.format = FORMAT  # Of the metadata log, that the release which is installed understands.
 
 
 class SimulatedStore:

@@ -14,22 +14,28 @@ from random import Random
 from typing import Any
 
 import msgspec
+from tests.cluster.core.connections import Network
 from tests.cluster.core.history import History
 from tests.cluster.core.model import LOGS, ModelHost, Rejected
+from tests.cluster.core.programs import PARTITIONS, Programs
 from tests.cluster.core.real import RESULT_PARTITIONS, RESULTS, RealBroker
 from tests.cluster.core.virtual import Machine, Process, SimulatedStore, Simulation, StoreClient, Violation
 
-from penstock.cluster.core.metadata import Key, PutTopic, State
+from penstock.cluster.core.metadata import FORMAT, Key, PutTopic, State
 from penstock.cluster.core.node import Heartbeat, Node, Timing
 from penstock.cluster.core.objects import unwrap, wal_name
 from penstock.cluster.core.wal import ENTRY_BYTES_MAX, Joining, decode_entry
-from penstock.config.broker import TopicSettings
-from penstock.errors import SequenceOutOfOrder, SequenceReused
+from penstock.cluster.routing.owners import address_text
+from penstock.config.broker import DAY_MS, TopicSettings
+from penstock.errors import ClusterTooNew, SequenceOutOfOrder, SequenceReused
+from penstock.model.owners import NodeAddress
 
 TIMING = Timing(heartbeat_s=0.5, beat_s=2.0, poll_s=3.0, checkpoint_s=1.5, collect_s=1.0, balance_s=3.0)
 TOPIC = "orders"
+KAFKA_GROUPS = ("billing", "mail")
 SEGMENT_BYTES = 4096  # Some twelve messages: a partition has several segments.
 ANSWER_S = 2.0  # A client waits so long for an answer.
+LIVES_MAX = 1000  # Of one machine.
 HEALING_S = 40.0  # After the last fault, everything works again within this.
 
 
@@ -41,6 +47,8 @@ class Life:
         self.machine = machine
         self.process = Process(world.simulation, f"n{machine.number}.{machine.lives}")
         incarnation = f"n{machine.number}.{machine.lives}"
+        port = LIVES_MAX * machine.number + machine.lives
+        world.numbers[self.process] = machine.number
         random = Random(world.random.getrandbits(64))
 
         def on_commit(key: Key, epoch: int) -> None:
@@ -54,7 +62,6 @@ class Life:
                 random,
                 lambda: self.node.commit(),
                 on_commit,
-                lambda key, batch: world.forward(self, key, batch),
                 store,
             )
         else:
@@ -62,7 +69,7 @@ class Life:
         self.node = Node(
             incarnation=incarnation,
             number=machine.number,
-            address="",
+            address=address_text(NodeAddress("sim", port, 0, 0)),
             store=store,
             clock=self.process,
             random=random,
@@ -71,11 +78,17 @@ class Life:
             timing=TIMING,
             window=world.random.choice((1, 2, 4)),
         )
-        self.broker.join(machine.number, self.node)
+        # Rounds are cut into parts of some hundred bytes; the entry of a checkpoint would not fit into one.
+        self.node.metadata.entry_bytes_max = ENTRY_BYTES_MAX
+        self.node.metadata.format = machine.format
+        self.broker.join(machine.number, self.node, world.network, port)
 
     async def run(self) -> None:
         await self.broker.open()
-        await self.node.run()
+        try:
+            await self.node.run()
+        except* ClusterTooNew:
+            self.machine.format = FORMAT + 1  # Its operator notices.
         await asyncio.sleep(0.3)  # Answers that are on their way.
         self.process.dead = True
 
@@ -86,6 +99,7 @@ class World:
         seed: int,
         *,
         real: bool = False,
+        programs: bool = True,
         machines: int = 3,
         partitions: int = 4,
         seconds: float = 20.0,
@@ -102,10 +116,14 @@ class World:
         self.keys: list[Key] = [(TOPIC, number) for number in range(partitions)]
         self.results: list[Key] = [(RESULTS, number) for number in range(RESULT_PARTITIONS)] if real else []
         self.unheard: set[tuple[int, int]] = set()  # Heartbeats from the one do not reach the other.
+        self.numbers: dict[Process, int] = {}  # Of the machine of each process.
+        self.network = Network(self.simulation, self._is_held)
         self.calm = Process(self.simulation, "clients")
         self.machines = [Machine(number) for number in range(machines)]
         self.lives = {machine.number: Life(self, machine) for machine in self.machines}
         self.faults: Counter[str] = Counter()
+        self.created = asyncio.Event()  # The topics are there.
+        self.programs = Programs(self) if real and programs else None
 
     def run(self) -> None:
         try:
@@ -122,6 +140,12 @@ class World:
             self.calm.spawn(self._produce(number))
         for _ in range(4):
             self.calm.spawn(self._consume())
+        for group in KAFKA_GROUPS if self.real else ():
+            self.calm.spawn(self._commit_offsets(group))
+        if self.real:
+            self.calm.spawn(self.network.sweep())
+        if self.programs is not None:
+            self.programs.start()
         nemesis = Process(self.simulation, "nemesis")
         nemesis.call_later(2.0, lambda: nemesis.spawn(self._nemesis()))
         self.simulation.run(self.seconds)
@@ -155,18 +179,27 @@ class World:
         def make(state: State) -> PutTopic | None:
             for number, (name, count) in enumerate(sizes.items()):
                 if name not in state.topics:
-                    settings = msgspec.json.encode(
-                        TopicSettings(partitions=count, segment_bytes=SEGMENT_BYTES)
-                    ).decode()
-                    return PutTopic(name, f"{number:032}", count, settings)
+                    settings = TopicSettings(
+                        partitions=count, segment_bytes=SEGMENT_BYTES, dedup_window_ms=DAY_MS
+                    )
+                    text = msgspec.json.encode(settings).decode()
+                    return PutTopic(name, f"{number:032}", count, text)
             return None
 
-        sizes = {RESULTS: RESULT_PARTITIONS, TOPIC: len(self.keys)} if self.real else {TOPIC: len(self.keys)}
+        sizes = {TOPIC: len(self.keys)}
+        if self.real:
+            sizes = {RESULTS: RESULT_PARTITIONS, **sizes}
+        if self.programs is not None:
+            sizes = {**PARTITIONS, **sizes}
         while not any(TOPIC in life.node.state.topics for life in self.lives.values()):
             await asyncio.sleep(0.5)
             life = self.lives[0]
             if life.node.incarnation in life.node.state.members:
                 life.process.call(0.0, partial(life.node.propose, make), lambda *_: None)
+        self.created.set()
+
+    def _is_held(self, sender: Process, receiver: Process) -> bool:
+        return (self.numbers[sender], self.numbers[receiver]) in self.unheard
 
     # Clients.
 
@@ -178,15 +211,12 @@ class World:
             (life for life in self.lives.values() if found and life.node.incarnation == found.owner), None
         )
 
-    async def forward(self, sender: Life, key: Key, batch: bytes) -> None:
-        """From the outbox of a node to the owner of the target."""
-        owner = self.owner(key)
-        if owner is None or not isinstance(owner.broker, RealBroker):
-            raise Rejected
-        await self.ask(owner, partial(owner.broker.take_output, key, batch), sender.process)
-
     async def ask(
-        self, life: Life, work: Callable[[], Coroutine[Any, Any, Any]], caller: Process | None = None
+        self,
+        life: Life,
+        work: Callable[[], Coroutine[Any, Any, Any]],
+        caller: Process | None = None,
+        answer_s: float = ANSWER_S,
     ) -> Any:
         """Send a request to a process; TimeoutError if there is no answer."""
         asking = caller or self.calm
@@ -200,7 +230,7 @@ class World:
                 answer.set_exception(error) if error is not None else answer.set_result(result)
 
         life.process.call(self.random.uniform(0.001, 0.01), work, then)
-        timer = asking.call_later(ANSWER_S, reply, None, TimeoutError())
+        timer = asking.call_later(answer_s, reply, None, TimeoutError())
         try:
             return await answer
         finally:
@@ -290,10 +320,31 @@ class World:
         for offset, message in messages:
             self.history.read(key, offset, message)
 
+    async def _commit_offsets(self, group: str) -> None:
+        """Members of a Kafka group, of which some do not know yet that it has another coordinator."""
+        while self.simulation.now < self.seconds + 5:
+            await asyncio.sleep(self.random.expovariate(8))
+            key, life = self.random.choice(self.keys), self.random.choice(list(self.lives.values()))
+            with suppress(Rejected, TimeoutError):
+                await self.ask(life, partial(self._coordinate, life, key, group))
+
+    async def _coordinate(self, life: Life, key: Key, group: str) -> None:
+        """What the coordinator of a group does: send an offset to the owner of its partition."""
+        assert isinstance(life.broker, RealBroker)
+        epoch, owner = life.broker.coordinates(group), self.owner(key)
+        if epoch is not None and owner is not None:
+            number = self.history.send_commit(epoch)
+            await self.ask(owner, partial(self._store_offset, owner, key, group, number, epoch), life.process)
+
+    async def _store_offset(self, owner: Life, key: Key, group: str, number: int, epoch: int) -> None:
+        assert isinstance(owner.broker, RealBroker)
+        stored = await owner.broker.store_offset(key, group, number, epoch)
+        self.history.store_commit(owner.node.incarnation, key, group, stored)
+
     # Faults.
 
     async def _nemesis(self) -> None:
-        kinds = [getattr(self, f"_fault_{name}") for name in FAULTS + (CACHE_FAULTS if self.real else ())]
+        kinds = [getattr(self, f"_fault_{name}") for name in FAULTS + (REAL_FAULTS if self.real else ())]
         if self.random.random() < 0.5:
             self._zombie(self.random.choice(list(self.lives.values())))
         while True:
@@ -347,6 +398,10 @@ class World:
         other = self.random.choice(self.machines)
         self.unheard.add((life.machine.number, other.number))
 
+    def _fault_sever(self, life: Life) -> None:
+        """Connections with other nodes break."""
+        self.network.sever(life.process)
+
     def _fault_drain(self, life: Life) -> None:
         if life.node.incarnation in life.node.state.members:
             life.process.call(0.0, life.node.leave, lambda *_: None)
@@ -370,13 +425,15 @@ class World:
     # The end.
 
     def _whole(self) -> bool:
-        servers = [(key, self._server(key)) for key in [*self.keys, *self.results]]
+        if self.programs is not None and not self.programs.are_whole():
+            return False
+        servers = [(key, self.server(key)) for key in [*self.keys, *self.results]]
         return self.simulation.now > self.seconds + 8 and all(
             life is not None and not life.broker.owes(key) and life.broker.is_cached(key)
             for key, life in servers
         )
 
-    def _server(self, key: Key) -> Life | None:
+    def server(self, key: Key) -> Life | None:
         """Who serves a partition, according to the newest metadata."""
         assigned = self.state().partition(key)
         for life in self.lives.values():
@@ -390,14 +447,16 @@ class World:
         return max((life.node.state for life in self.lives.values()), key=lambda state: state.next)
 
     def _check(self) -> None:
+        if self.programs is not None:
+            self.programs.check()
         outputs = Counter[int]()
         for key in self.results:
-            life = self._server(key)
+            life = self.server(key)
             if life is None:
                 raise Violation(f"{key} is served by nobody")
             outputs.update(life.broker.messages(key))
         for key in self.keys:
-            life = self._server(key)
+            life = self.server(key)
             if life is None:
                 raise Violation(f"{key} is served by nobody")
             messages, settled = life.broker.messages(key), life.broker.settled(key)
@@ -406,9 +465,18 @@ class World:
                 if stored["data"][: len(messages)] != messages or settled - set(stored["journal"]):
                     raise Violation(f"{key}: its owner has something else than the store")
             self.history.check(key, messages, settled)
-            for offset, message in enumerate(messages if self.real else []):
-                if outputs[message] != (offset in settled):
-                    raise Violation(f"{key}: {message} has {outputs[message]} outputs, {offset in settled}")
+            if isinstance(life.broker, RealBroker):
+                self._check_effects(key, life.broker, messages, settled, outputs)
+
+    def _check_effects(
+        self, key: Key, broker: RealBroker, messages: list[int], settled: set[int], outputs: Counter[int]
+    ) -> None:
+        """What the model does not have: outputs of settled messages, and commits of Kafka groups."""
+        for offset, message in enumerate(messages):
+            if outputs[message] != (offset in settled):
+                raise Violation(f"{key}: {message} has {outputs[message]} outputs, {offset in settled}")
+        for group in KAFKA_GROUPS:
+            self.history.check_commit(key, group, broker.stored_commit(key, group))
 
     def _replay(self, key: Key) -> dict[str, list[int]]:
         """A partition, as the bare objects have it."""
@@ -438,4 +506,4 @@ class World:
 
 
 FAULTS = ("kill", "die", "crash", "pause", "cut", "slow", "storm", "calm", "calm", "deaf", "drain", "clock")
-CACHE_FAULTS = ("evict", "evict", "damage")  # Of the real broker.
+REAL_FAULTS = ("evict", "evict", "damage", "sever")  # Of the real broker.
