@@ -21,7 +21,7 @@ CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run cluster test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage lock generate docs bench bench-peers bench-scaling kafka-reference soak clean
+	imports unit compile coverage lock generate docs bench bench-peers bench-scaling bench-spark kafka-reference soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -107,6 +107,11 @@ bench-peers: compile  ## the same work by Kafka, RabbitMQ, NATS, Redis, Valkey, 
 kafka-reference: $(READY)  ## compare the Kafka protocol with Apache Kafka itself, from Maven Central; 1 minute
 	@scripts/install-kafka
 	$(BIN)/python -m tests.kafka_reference
+
+bench-spark: compile  ## Spark's own Kafka connector, from Maven Central, beside ours, and the lake on S3; some minutes
+	@scripts/install-spark-kafka
+	$(COMPILED) $(BIN)/python -m benchmarks.spark_kafka
+	$(COMPILED) $(BIN)/python -m benchmarks.spark_bucket
 
 bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page

@@ -65,6 +65,11 @@ class Process:
         """Its memory, in MB."""
         return resident_bytes(self.pid) / 1e6
 
+    def kill(self) -> None:
+        """End it as a crash would: it finishes nothing."""
+        self._child.kill()
+        self._child.wait()
+
     def __enter__(self) -> Self:
         return self
 

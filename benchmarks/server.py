@@ -8,18 +8,21 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from statistics import median
 from typing import Literal
 
 import penstock
 import penstock.aio
+from benchmarks import typed_values
 from benchmarks.durable import scratch, sync_ms
 from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
 from benchmarks.processes import ClientProcess, RawClient, ServerProcess, raw_loop
 from penstock.aio import AsyncBroker
+from penstock.model.schemas import SchemaType, value_subject
 from penstock.wire.records import encode_values
 
 VALUE = b"x" * 100
@@ -51,12 +54,14 @@ def _rate(count: int, started: float) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def _publish_batches(broker: AsyncBroker, each: int) -> float:
+async def _publish_batches(
+    broker: AsyncBroker, each: int, topic: str = TOPIC, values: Sequence[bytes] = (VALUE,) * BATCH
+) -> float:
     """Several tasks, each of which publishes batch after batch; messages a second."""
 
     async def publish() -> None:
         for _ in range(each):
-            await broker.publish_batch(TOPIC, [VALUE] * BATCH)
+            await broker.publish_batch(topic, values)
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
@@ -89,6 +94,25 @@ def durable_batches(size: int) -> Rounds:
         yield Round(
             measured=measured, limit=limit, cpu=TURNS * each * PIPELINED * BATCH / max(cpu, 1 / TICKS)
         )
+
+
+def typed_batches(kind: SchemaType, size: int) -> Rounds:
+    """``size`` batches of 1,000 values that are validated, several under way; beside the same without."""
+    with scratch() as directory, ServerProcess(f"{directory}/data") as server:
+        with penstock.connect(server.url) as broker:
+            info = broker.register_schema(value_subject(TOPIC), typed_values.schema_of(kind))
+            broker.create_topic(TOPIC, partitions=1, durability="os", validation="reject")
+            broker.create_topic("unchecked", partitions=1, durability="os")
+        value = typed_values.serializer(kind, info.id)
+        values = [value(number) for number in range(BATCH)]
+
+        async def rate(topic: str) -> float:
+            async with penstock.aio.connect(server.url) as broker:
+                return await _publish_batches(broker, max(size // PIPELINED, 1), topic, values)
+
+        asyncio.run(rate(TOPIC))  # Loads what validates.
+        while True:
+            yield Round(measured=asyncio.run(rate(TOPIC)), limit=asyncio.run(rate("unchecked")))
 
 
 def durable_publishers(size: int) -> Rounds:
@@ -302,6 +326,18 @@ BENCHMARKS = [
         run=durable_publishers,
         sizes={"tiny": 256, "quick": 8_000, "full": 80_000},
         target=Target(value=20_000, direction="at least"),
+    ),
+    *(
+        Benchmark(
+            name=f"server-typed-{kind.lower()}",
+            what=f"a client publishes batches of 1,000 {kind} values that are validated, four under way",
+            unit="msg/s",
+            limit="the same without validation",
+            run=partial(typed_batches, kind),
+            sizes={"tiny": 4, "quick": 100, "full": 1_000},
+            target=Target(value=0.4, direction="at least", of="ratio"),
+        )
+        for kind in typed_values.KINDS
     ),
     Benchmark(
         name="server-memory-batch",

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import penstock
+from benchmarks import typed_values
 from benchmarks.durable import scratch
 from benchmarks.model import Benchmark, Round, Rounds, Target
 from benchmarks.processes import ClientProcess, ServerProcess
 from penstock.clock import SystemClock
+from penstock.model.schemas import SchemaType, value_subject
 from penstock.wire.records import encode_values
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ MAINTENANCE = {"PENSTOCK_BROKER__MAINTENANCE": "1s"}
 RATE = 200  # Publishes a second while latency is measured.
 TURNS = 4  # Quiet and loaded, so that a bad moment of the disk may come in either.
 PATIENCE_S = 120.0
+TYPED_COLUMNS = "id bigint, customer string, total double, note string"
 
 
 @cache
@@ -72,15 +75,15 @@ class Place:
 
 
 @contextmanager
-def filled(size: int) -> Iterator[Place]:
-    """A server whose topic has ``size`` messages of 100 bytes, and its copy."""
-    with scratch() as directory, ServerProcess(f"{directory}/data", MAINTENANCE) as server:
+def filled(size: int, value_bytes: int = VALUE_BYTES) -> Iterator[Place]:
+    """A server whose topic has ``size`` messages, of 100 bytes by default, and its copy."""
+    with scratch() as directory, ServerProcess(f"{directory}/data", MAINTENANCE, kafka=True) as server:
         with penstock.connect(server.url) as broker:
             count = max(size // BATCH, 1) * BATCH
             broker.create_topic(TOPIC, partitions=PARTITIONS, durability="os", segment_bytes=SEGMENT_BYTES)
             for number in range(count // BATCH):
-                data = os.urandom(BATCH * VALUE_BYTES)
-                values = [data[at : at + VALUE_BYTES] for at in range(0, len(data), VALUE_BYTES)]
+                data = os.urandom(BATCH * value_bytes)
+                values = [data[at : at + value_bytes] for at in range(0, len(data), value_bytes)]
                 batch = bytes(encode_values(values, SystemClock().wall_ms()))
                 broker.append(TOPIC, number % PARTITIONS, batch)
             place = Place(server, broker, directory, count)
@@ -88,25 +91,49 @@ def filled(size: int) -> Iterator[Place]:
             yield place
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
-def _to_nowhere(frame: "DataFrame") -> Callable[[], object]:
+def to_nowhere(frame: "DataFrame") -> Callable[[], object]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
 def batch_read(size: int) -> Rounds:
     """All of a topic to a sink that does nothing; rows a second."""
     with filled(size) as place:
-        _to_nowhere(place.table())()
-        _to_nowhere(place.files())()
+        to_nowhere(place.table())()
+        to_nowhere(place.files())()
         while True:
-            measured = place.count / _seconds(_to_nowhere(place.table()))
-            limit = place.count / _seconds(_to_nowhere(place.files()))
+            measured = place.count / seconds_of(to_nowhere(place.table()))
+            limit = place.count / seconds_of(to_nowhere(place.files()))
             yield Round(measured=measured, limit=limit)
+
+
+def typed_read(kind: SchemaType, size: int) -> Rounds:
+    """The fields of a topic with a schema to a sink that does nothing; beside the same columns of Parquet."""
+    with filled(BATCH) as place:
+        topic = new_topic(place)
+        info = place.broker.register_schema(value_subject(topic), typed_values.schema_of(kind))
+        value = typed_values.serializer(kind, info.id)
+        count = max(size // BATCH, 1) * BATCH
+        for number in range(0, count, BATCH):
+            values = [value(each) for each in range(number, number + BATCH)]
+            batch = bytes(encode_values(values, SystemClock().wall_ms()))
+            place.broker.append(topic, number // BATCH % PARTITIONS, batch)
+        reader = session().read.format("penstock").options(servers=place.server.url, topic=topic)
+        table = reader.option("value_format", "registry").schema(TYPED_COLUMNS).load()
+        parquet = f"{place.directory}/{uuid4().hex}"
+        table.write.parquet(parquet)
+        files = session().read.parquet(parquet)
+        assert files.count() == count, "all are valid"
+        to_nowhere(table)()
+        to_nowhere(files)()
+        while True:
+            measured = count / seconds_of(to_nowhere(table))
+            yield Round(measured=measured, limit=count / seconds_of(to_nowhere(files)))
 
 
 def stream_read(size: int) -> Rounds:
@@ -116,14 +143,14 @@ def stream_read(size: int) -> Rounds:
             reader = session().readStream.format("penstock").option("starting", "earliest")
             reader = reader.options(servers=place.server.url, topic=TOPIC)
             stream = reader.option("max_records_per_trigger", max(place.count // 5, 1)).load()
-            progress = _drained(stream, place)[1:]
+            progress = drained(stream, place)[1:]
             rows = sum(each["numInputRows"] for each in progress)
             seconds = sum(each["durationMs"]["triggerExecution"] for each in progress) / 1000
-            limit = place.count / _seconds(_to_nowhere(place.files()))
+            limit = place.count / seconds_of(to_nowhere(place.files()))
             yield Round(measured=rows / seconds, limit=limit)
 
 
-def _drained(stream: "DataFrame", place: Place) -> list[Any]:
+def drained(stream: "DataFrame", place: Place) -> list[Any]:
     """Run a stream up to what is there now; the progress of its batches that had rows."""
     writer = stream.writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"{place.directory}/{uuid4().hex}").start()
@@ -136,15 +163,15 @@ def sink(size: int) -> Rounds:
     with filled(size) as place:
         values = place.files().select("value")
         while True:
-            topic = _new_topic(place)
+            topic = new_topic(place)
             writer = values.write.format("penstock").options(servers=place.server.url, topic=topic)
-            measured = place.count / _seconds(writer.mode("append").save)
+            measured = place.count / seconds_of(writer.mode("append").save)
             assert place.broker.describe_topic(topic).messages == place.count, "each once"
             place.broker.delete_topic(topic)
             yield Round(measured=measured, limit=place.count / _rewriting(place))
 
 
-def _new_topic(place: Place) -> str:
+def new_topic(place: Place) -> str:
     name = f"copy-{uuid4().hex}"
     place.broker.create_topic(name, partitions=PARTITIONS, durability="os")
     return name
@@ -154,7 +181,7 @@ def _rewriting(place: Place) -> float:
     """How long Spark takes to write the rows as Parquet, packed as the lake's."""
     target = f"{place.directory}/{uuid4().hex}"
     writer = place.files().write.option("compression", "zstd")
-    return _seconds(lambda: writer.parquet(target))
+    return seconds_of(lambda: writer.parquet(target))
 
 
 def archive(size: int) -> Rounds:
@@ -162,11 +189,11 @@ def archive(size: int) -> Rounds:
     with filled(size) as place:
         while True:
             lake = f"{place.directory}/{uuid4().hex}"
-            seconds = _seconds(partial(_pipeline, place, "archive", topic=TOPIC, lake=lake))
+            seconds = seconds_of(partial(run_pipeline, place, "archive", topic=TOPIC, lake=lake))
             yield Round(measured=place.count / seconds, limit=place.count / _rewriting(place))
 
 
-def _pipeline(place: Place, name: str, **settings: str) -> None:
+def run_pipeline(place: Place, name: str, **settings: str) -> None:
     """Run a pipeline here, until it has done what there is to do."""
     from penstock.spark.pipelines import load
     from penstock.spark.pipelines.run import runner
@@ -181,24 +208,24 @@ def _pipeline(place: Place, name: str, **settings: str) -> None:
 def replay(size: int) -> Rounds:
     """What retention has deleted, from the lake into another topic; rows a second; beside reading Parquet."""
     with filled(size) as place:
-        _pipeline(place, "archive", topic=TOPIC)
+        run_pipeline(place, "archive", topic=TOPIC)
         place.broker.alter_topic(TOPIC, retention="1s")
         deadline = time.monotonic() + PATIENCE_S
         while place.broker.describe_topic(TOPIC).messages > place.count // 2 and time.monotonic() < deadline:
             time.sleep(0.5)  # The segment that is written to stays, so some are from the log.
         while True:
-            topic = _new_topic(place)
-            seconds = _seconds(partial(_pipeline, place, "replay", topic=TOPIC, to=topic))
+            topic = new_topic(place)
+            seconds = seconds_of(partial(run_pipeline, place, "replay", topic=TOPIC, to=topic))
             assert place.broker.describe_topic(topic).messages == place.count, "each once"
             place.broker.delete_topic(topic)
-            limit = place.count / _seconds(_to_nowhere(place.files()))
+            limit = place.count / seconds_of(to_nowhere(place.files()))
             yield Round(measured=place.count / seconds, limit=limit)
 
 
 def micro_batch(size: int) -> Rounds:
     """A micro-batch of a few rows, from a topic to nowhere, the median of ``size``; ms."""
     with filled(BATCH) as place:
-        topic = _new_topic(place)
+        topic = new_topic(place)
         stream = session().readStream.format("penstock").options(servers=place.server.url, topic=topic).load()
         rate = session().readStream.format("rate").option("rowsPerSecond", 100).load()
         while True:
@@ -228,7 +255,7 @@ def latency(size: int) -> Rounds:
     """p99 of a durable publish while Spark reads the broker as fast as it can; ms; beside a quiet broker."""
     with filled(1_000_000 if size > RATE else BATCH) as place:
         place.broker.create_topic("other", partitions=1)
-        _to_nowhere(place.table())()
+        to_nowhere(place.table())()
         while True:
             quiet: list[float] = []
             loaded: list[float] = []
@@ -259,7 +286,7 @@ def _reading(place: Place) -> Iterator[None]:
 
     def work() -> None:
         while not over.is_set():
-            _to_nowhere(place.table())()
+            to_nowhere(place.table())()
 
     thread = threading.Thread(target=work, name="spark-reader")
     thread.start()
@@ -284,6 +311,19 @@ BENCHMARKS = [
         sizes={"tiny": 10_000, "quick": 500_000, "full": 5_000_000},
         target=Target(value=0.5, direction="at least", of="ratio"),
         grows="rows",
+    ),
+    *(
+        Benchmark(
+            name=f"spark-typed-{kind.lower()}",
+            what=f"2 M values of a schema ({kind}, 4 fields, about 80 bytes) as columns, to nowhere",
+            unit="rows/s",
+            limit="spark.read.parquet, same columns",
+            run=partial(typed_read, kind),
+            sizes={"tiny": 10_000, "quick": 500_000, "full": 2_000_000},
+            target=Target(value=0.3, direction="at least", of="ratio"),
+            grows="rows",
+        )
+        for kind in typed_values.KINDS
     ),
     Benchmark(
         name="spark-stream",

@@ -5,7 +5,7 @@
 Each server is a process of its own; the load is this process.  Requests are as boto3 makes them, without
 signatures, which no server checks here.  ``PYTHON`` is an interpreter that has moto; without it moto is left
 out.  The bare framework is Starlette on uvicorn, which reads the body and answers with as many bytes.
-Messages are durable (fsync) in Penstock and in memory in moto.
+Messages are durable (fsync) in Penstock, or left to the system (os), and in memory in moto.
 """
 
 import argparse
@@ -166,12 +166,13 @@ def main() -> None:
     made.add_argument("--moto", help="an interpreter that has moto")
     options = made.parse_args()
     off = [word for name in ("native", "text", "status", "http", "kafka") for word in (f"--{name}", "off")]
-    with scratch() as directory:
-        serve = ["-m", "penstock", "serve", "--data", f"{directory}/data", *off, "--sqs", "127.0.0.1:0"]
-        with Process(serve) as server:
-            address = said_until_ready(server.line)["sqs"]
-            port = int(address.rpartition(":")[2].strip("/"))
-            show("penstock", server, queue_load, port, options.count)
+    for durability in ("fsync", "os"):
+        with scratch() as directory:
+            serve = ["-m", "penstock", "serve", "--data", f"{directory}/data", *off, "--sqs", "127.0.0.1:0"]
+            with Process(serve, {"PENSTOCK_TOPIC__DURABILITY": durability}) as server:
+                address = said_until_ready(server.line)["sqs"]
+                port = int(address.rpartition(":")[2].strip("/"))
+                show(durability, server, queue_load, port, options.count)
     with Process(["-m", "benchmarks.bare_http"]) as bare:
         show("bare HTTP", bare, bare_load, int(bare.line()), options.count)
     if options.moto:

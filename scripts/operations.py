@@ -31,10 +31,13 @@ WIRE_TYPES: Final = {
     "Instant": "str | int | float",
     "Start": "str",
     "Message": "WireMessage",
+    "list[Message]": "list[WireMessage]",
     "Sequence[Grant]": "list[Grant]",
     "GroupOptions": "dict[str, Any]",
     "TopicOptions": "dict[str, Any]",
 }
+# ... and those of answers.
+WIRE_ANSWERS: Final = {"list[Receipt]": "list[WireReceipt]"}
 # The words of an asyncio module, and those of one for threads.
 BLOCKING: Final = (
     (r"\basync (def|with|for)\b", r"\1"),
@@ -44,6 +47,7 @@ BLOCKING: Final = (
     (r"\breceived_async\b", "received"),
     (r"\bapi\.aio_calls\b", "api.broker_calls"),
     (r"\bapi\.aio_handles\b", "api.handles"),
+    (r"\bapi\.aio_transactions\b", "api.transactions"),
     (r"  # noqa: ASYNC.*", ""),
     (r"for (\w+) in (\w+):\n +yield \1\b", r"yield from \2"),
 )
@@ -53,6 +57,7 @@ BLOCKING_HEAD: Final = """\
 BLOCKING_MODULES: Final = {
     "broker_calls": "The methods of ``Broker`` that only call an operation.",
     "handles": "Consumers and producers of a broker, for programs with threads.",
+    "transactions": "Transactions of programs with threads: messages and acks, all or nothing.",
     "broker": """\
 A broker, for programs with threads.
 
@@ -150,11 +155,16 @@ def argument(node: ast.arg, default: ast.expr | None) -> Argument:
 SPEC: Final = tree_of("operations/spec.py")
 DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items()}
 CALLED: Final = [each for each in OPERATIONS.values() if each.exposure == "call"]
-# Those of which the native protocol has no call, but a request of its own or nothing.
+# Those of which the native protocol has no call, but a request of its own or nothing; and those that nodes
+# call with a claim.
 FORWARDED: Final = (
-    "append_output", "fetch", "dead_letter", "lanes", "waiting", "overview", "store_offsets",
-    "settle_place", "retime_place",
+    "append_output", "check_owned", "fetch", "dead_letter", "lanes", "waiting", "overview", "store_offsets",
+    "ack_by_lease", "change_visibility", "read_staged", "staging_rooms", "place_staged", "release_staged",
+    "begin_transaction", "publish_in_transaction", "commit_transaction", "abort_transaction",
+    "confirm_enlisted", "hold_acks", "finish_transaction", "stage_commits", "check_acks", "stage_acks",
+    "held_offsets",
     "committed_offsets", "forget_offsets", "topics_with_offsets", "queued_topics",
+    "member_groups", "member_group",
 )  # fmt: skip
 SERVICES: Final = [tree_of("broker/operations.py"), tree_of("broker/protocols.py")]
 
@@ -201,7 +211,7 @@ import msgspec
 
 {imports_of(SPEC)}
 from penstock.operations.call import NOT_REPEATED, Call, NoArguments
-from penstock.wire.native_bodies import WireMessage
+from penstock.wire.native_bodies import WireMessage, WireReceipt
 
 
 {structs}
@@ -237,7 +247,8 @@ def call_fields(of: OperationEntry) -> str:
     assert isinstance(given, ast.Call)
     keywords = {each.arg: ast.unparse(each.value) for each in given.keywords}
     retry, wait = keywords.get("retry", "NOT_REPEATED"), keywords.get("wait_ms")
-    fields = [struct_name(of), DECLARED[of.name].result, retry, f"wait_ms={wait}" if wait else ""]
+    result = DECLARED[of.name].result
+    fields = [struct_name(of), WIRE_ANSWERS.get(result, result), retry, f"wait_ms={wait}" if wait else ""]
     return ", ".join(filter(None, fields))
 
 
@@ -366,7 +377,7 @@ from penstock.broker.steps import Steps
 class ProgramOperations:
     """The same operations for drivers: what does not wait is called when they are run, under the lock."""
 
-    def __init__(self, operations: Any) -> None:
+    def __init__(self, operations: Any) -> None:  # noqa: PLR0915 - a line each.
         self._operations = operations
 {bound}
 {methods}'''
@@ -416,6 +427,7 @@ def guarded() -> str:
 from penstock.api.operations import ConsumerOperations, ProducerOperations
 from penstock.broker.frontend import LocalOperations
 from penstock.frontends.security.guard import Guard, filtered, topic_of
+from penstock.model.schemas import subject_topic
 from penstock.frontends.security.results import (
     {", ".join(sorted({each.result_filter for each in OPERATIONS.values() if each.result_filter}))}
 )
@@ -442,6 +454,8 @@ def guarded_method(of: OperationEntry, signature: Signature) -> str:
     lines = [f"def {of.name}({signature.plain}) -> {signature.result}:", *checked(of)]
     if of.metered:
         lines += ["    if self._limited:", f"        self._meter_{of.metered}({of.metered})"]
+    if of.by_subject and "schema" in names:
+        lines.append("    self._check_references(schema)")
     if of.dead_letter_topic_in:
         lines.append(f"    self._check_dead_letter_topic({of.name!r}, {of.dead_letter_topic_in})")
     given = signature.names + (f", self._claim({of.transactional_id})" if of.transactional_id else "")
@@ -452,7 +466,8 @@ def guarded_method(of: OperationEntry, signature: Signature) -> str:
 def checked(of: OperationEntry) -> list[str]:
     """The permission check; no call for a topic that was checked before, because it is on hot paths."""
     topic = f"topic_of({of.topic})" if of.by_id else of.topic
-    if topic and not of.by_id and not of.group:
+    topic = f"subject_topic({of.topic})" if of.by_subject else topic
+    if topic and not of.by_id and not of.by_subject and not of.group:
         known = f"    if {topic} not in self._allowed[{of.name!r}]:"
         return [known, f"        self._check_topic({of.name!r}, {topic})"]
     places = ", ".join(str(each) for each in ([topic, of.group] if of.group else [topic] if topic else []))
@@ -488,11 +503,11 @@ def guarded_call(of: OperationEntry, given: str, *, steps: bool) -> list[str]:
 def peer_calls() -> str:
     """The calls of the native protocol, and of other operations that nodes forward to each other."""
     signatures = services()
-    more = [each for each in OPERATIONS.values() if each.exposure != "call" and each.name in FORWARDED]
+    more = [each for each in OPERATIONS.values() if each.name in FORWARDED]
     structs = "\n\n".join(peer_struct(each, signatures[each.name]) for each in more)
     rows = "".join(
         f"    {each.name!r}: Call({peer_struct_name(each, signatures[each.name])}, "
-        f"{signatures[each.name].result.removeprefix('Steps[').removesuffix(']')}, READ_ONLY),\n"
+        f"{peer_answer(signatures[each.name])}, READ_ONLY),\n"
         for each in more
     )
     return f'''{HEAD}"""The operations that the nodes of a cluster forward to each other by name."""
@@ -505,6 +520,7 @@ import msgspec
 {imports_of(SPEC, *SERVICES)}
 from penstock.operations.call import READ_ONLY, Call, NoArguments
 from penstock.operations.calls import CALLS
+from penstock.wire.native_bodies import WireMessage, WireReceipt
 
 
 {structs}
@@ -514,6 +530,11 @@ PEER_CALLS: Final[Mapping[str, Call]] = {{
     **CALLS,
 {rows}}}
 '''
+
+
+def peer_answer(signature: Signature) -> str:
+    result = signature.result.removeprefix("Steps[").removesuffix("]")
+    return WIRE_ANSWERS.get(result, result)
 
 
 def peer_struct(of: OperationEntry, signature: Signature) -> str:
@@ -562,9 +583,14 @@ def cluster_method(of: OperationEntry, signature: Signature) -> str:
         "cluster": [at_all],
         "partition or topic": ["if partition is not None:", f"    {at_owner}", at_all],
         "coordinator": ["self.check_coordinator(group)", f"return self._local.{of.name}({signature.names})"],
+        "transaction coordinator": [
+            f"self.check_transaction_coordinator({of.transactional_id})",
+            f"return self._local.{of.name}({signature.names})",
+        ],
         "id": ["if partition is not None:", f"    {at_owner}", by_id] if "partition" in names else [by_id],
     }[of.route]
-    head = f"def {of.name}({signature.plain}) -> {signature.result}:"
+    plain = signature.plain.replace("claim: Claim", "claim: Claim = ANYBODY")  # Without authentication.
+    head = f"def {of.name}({plain}) -> {signature.result}:"
     return "".join(f"    {line}\n" for line in [head, *(f"    {line}" for line in lines)])
 
 
@@ -597,6 +623,7 @@ def generated() -> dict[Path, str]:
         "api/broker_calls.py": blocking(facade(), BLOCKING_MODULES["broker_calls"]),
         "api/broker.py": blocking(text_of("api/aio.py"), BLOCKING_MODULES["broker"]),
         "api/handles.py": blocking(text_of("api/aio_handles.py"), BLOCKING_MODULES["handles"]),
+        "api/transactions.py": blocking(text_of("api/aio_transactions.py"), BLOCKING_MODULES["transactions"]),
         "api/declared.py": interface(),
         "client/calls.py": client(),
         "operations/calls.py": calls(),

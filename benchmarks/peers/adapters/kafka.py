@@ -1,5 +1,6 @@
 """Kafka's protocol, by confluent-kafka: against Penstock's Kafka port, or against Kafka itself."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ class KafkaAdapter(Adapter):
         self._topic = {"penstock.headers": "true"} if mode == "headers" else {}
         self._producer = Producer(self._address | {"acks": "all", "linger.ms": 0})
         self._consumer: Consumer | None = None
+        self._early: list[Message] = []  # Arrived while the consumer joined its group.
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         del groups
@@ -53,11 +55,16 @@ class KafkaAdapter(Adapter):
         settings = {"group.id": group, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100}
         self._consumer = Consumer(self._address | settings)
         self._consumer.subscribe([queue])
+        self._early = _assigned(self._consumer)
 
     def receive(self, count: int, wait_s: float) -> Received:
         assert self._consumer is not None
-        first = self._consumer.poll(wait_s)  # ``consume`` would wait until it has all of them.
-        found = [] if first is None else [first, *self._consumer.consume(count - 1, 0)]
+        found, self._early = self._early, []
+        first = (
+            None if found else self._consumer.poll(wait_s)
+        )  # ``consume`` would wait until it has all of them.
+        if first is not None:
+            found = [first, *self._consumer.consume(count - 1, 0)]
         return [(each.value() or b"", each) for each in found if each.error() is None]
 
     def close(self) -> None:
@@ -67,3 +74,18 @@ class KafkaAdapter(Adapter):
 
 def _must(error: KafkaError | None, _: Message) -> None:
     assert error is None, error
+
+
+def _assigned(consumer: Consumer) -> list[Message]:
+    """Wait until the consumer has its partitions; the messages that arrived meanwhile.
+
+    A new group waits for further members before it assigns (seconds in Apache Kafka).  That is not part of
+    the latency of a message, so it ends before the measurement begins.
+    """
+    early: list[Message] = []
+    deadline = time.monotonic() + WAIT_S
+    while not consumer.assignment():
+        assert time.monotonic() < deadline, "nothing was assigned"
+        if (message := consumer.poll(0.1)) is not None:
+            early.append(message)
+    return early
