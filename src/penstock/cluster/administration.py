@@ -1,10 +1,10 @@
 """Operator requests to a cluster: its state, and moves of partitions.
 
-Any node can be asked, and changes are entries of the metadata log: which nodes are drained, and which node
-an operator has chosen for a partition.  The owners see these entries and hand over (rule 20); the node that
-was asked waits until they have, up to ``MOVE_MS_MAX``.
+Any node accepts them.  Changes are entries of the metadata log: which nodes are drained, and which node an
+operator has assigned to a partition.  The owners see these entries and hand over (rule 20); the node that
+got the request waits for that, up to ``MOVE_MS_MAX``.
 
-The state of other nodes is asked for over their peer port when somebody wants it, ``REPORT_S`` at most.
+The state of other nodes is requested over their peer port on demand, with a timeout of ``REPORT_S``.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_body
 
-REPORT_S: Final = 3.0  # For the answer of a node.
-LOOK_S: Final = 0.02  # How often to look whether partitions have moved.
+REPORT_S: Final = 3.0  # Timeout for the response of a node.
+LOOK_S: Final = 0.02  # Between two checks whether partitions have moved.
 
 
 class Administration:
@@ -72,7 +72,7 @@ class Administration:
     def _state(self) -> State:
         return self._node.state
 
-    # Looking.
+    # Queries.
 
     def report(self) -> NodeReport:
         """What this node reports to the others about itself."""
@@ -90,7 +90,7 @@ class Administration:
         )
 
     def facts(self) -> NodeFacts:
-        """The facts of this node for its metrics."""
+        """The values of this node's cluster metrics."""
         report, owners = self.report(), [self._state.owner_of(key)[0] for key, _ in self._state.partitions()]
         return NodeFacts(
             nodes=len(self._state.alive()),
@@ -147,7 +147,7 @@ class Administration:
         return PartitionOwner(topic=key[0], partition=key[1], node=node, epoch=epoch, preferred=preferred)
 
     async def _reported(self, node: int) -> NodeReport | None:
-        """What another node says about itself; None if it does not answer."""
+        """Another node's report about itself; None if it does not answer."""
         answered: asyncio.Future[NodeReport | None] = asyncio.get_running_loop().create_future()
 
         def then(body: bytes, error: PenstockError | None) -> None:
@@ -164,7 +164,7 @@ class Administration:
         except TimeoutError:
             return None
 
-    # Changing.
+    # Changes.
 
     async def drain(self, node: Any, undo: bool) -> Moved:
         self._check_node(node)
@@ -235,12 +235,12 @@ class Administration:
             make(self._state)
             return Moved(moved=0, left=len(moving))
         await self._node.propose(make)
-        # Also for those that need not move: a move that was decided before may be under way.
+        # Also for partitions that need not move: a move that was decided before may be in progress.
         left = (await self._wait_for(wanted)).left
         return Moved(moved=max(len(moving) - left, 0), left=left)
 
     async def _wait_for(self, wanted: dict[Key, int]) -> Moved:
-        """Wait, within a limit, until partitions have moved, or should be elsewhere by now."""
+        """Wait, within a limit, until partitions have moved, or the metadata no longer ask for the move."""
 
         def done(key: Key, node: int) -> bool:
             favourite = self._state.favourite(key)

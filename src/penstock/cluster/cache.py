@@ -4,12 +4,12 @@
                        │                                                                  │
                        └── found damaged, or its file is lost ────────────────────────────┘
 
-``add`` is called for a segment when a checkpoint refers to its object.  From then on its file may be missing:
-a read raises ``NotCached`` and begins the fetch.  Objects are checked when they come in; a damaged file is
-compared with what the store has, so only damage in the store counts as damage.
+``add`` is called for a segment when a checkpoint refers to its object.  From then on its file may be
+missing: a read raises ``NotCached`` and begins the fetch.  Objects are verified when they are fetched; a
+damaged file is replaced by the object in the store, so only damage in the store counts as damage.
 
-A segment has an identity, which is not given again when its contents change, and by which a checkpoint
-finds the object that it has already.
+A segment has an identity, which changes with its contents; a checkpoint uses it to find objects that were
+already uploaded.
 
 Everything happens on the event loop, except ``require`` and ``has``, which the opening of a log also calls
 from a thread.
@@ -30,8 +30,8 @@ from penstock.log.archive import FetchedSegment
 from penstock.log.files import Files, replace_file
 
 FETCHES_MAX: Final = 4  # At a time.
-RETRY_S: Final = 0.2  # After a request that the store did not answer.
-FAILED_S: Final = 1.0  # After a fetch that failed: the disk is full, or the object is damaged.
+RETRY_S: Final = 0.2  # Pause after a request that the store did not answer.
+FAILED_S: Final = 1.0  # Pause after a failed fetch: the disk is full, or the object is damaged.
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
@@ -42,12 +42,12 @@ class StoredSegment:
     """A segment that is in the store."""
 
     def __init__(self, names: list[str], bytes_: int, wake: Callable[[], None]) -> None:
-        self.names = names  # Of its objects; one, unless the store takes only small ones.
+        self.names = names  # Names of its objects; one, unless the store accepts only small ones.
         self.bytes = bytes_
-        self.wake = wake  # Those who wait for messages, when it has come.
+        self.wake = wake  # Woken after the fetch: operations that wait for its messages.
         self.checksum: int | None = None  # As of the last fetch.
         self.error: PenstockError | None = (
-            None  # Why the last fetch failed: raised once, then it is tried again.
+            None  # The error of the last fetch: raised once, then the fetch is retried.
         )
 
 
@@ -77,7 +77,7 @@ class SegmentCache:
         return self._identities[path]
 
     def add(self, path: str, identity: str, names: list[str], wake: Callable[[], None]) -> None:
-        """The store has a segment, so it can be fetched if it is missing."""
+        """Register a segment that is in the store, so that it can be fetched if it is missing."""
         bytes_, _, unique = identity.partition("-")
         if "." not in unique:
             return  # Of an older version, which did not keep files as they are.
@@ -113,7 +113,7 @@ class SegmentCache:
         raise NotCached(path=path)
 
     def _fetch_soon(self, path: str) -> None:
-        """From any thread: the opening of a log has its own."""
+        """Start a fetch from any thread: opening a log runs in a separate one."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.fetching, path)
 
@@ -138,7 +138,7 @@ class SegmentCache:
         self._identities.pop(path, None)
 
     def forget_below(self, directory: str) -> None:
-        """Forget all segments of a partition that is not here any more."""
+        """Forget all segments of a partition that this node no longer has."""
         for path in [path for path in self._identities if path.startswith(f"{directory}/")]:
             self.forget(path)
 
@@ -159,7 +159,7 @@ class SegmentCache:
         except PenstockError as error:
             stored.error = error
             logger.warning("%s cannot be fetched: %s", path, error)
-            await asyncio.sleep(FAILED_S)  # Those who wait ask again at once.
+            await asyncio.sleep(FAILED_S)  # Waiting operations retry at once.
         finally:
             self._coming.pop(path).wake()
             stored.wake()

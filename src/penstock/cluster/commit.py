@@ -1,7 +1,7 @@
 """Group commit of a broker whose logs are committed by a cluster: no thread, and no sync.
 
-The event loop that runs the broker also runs the cluster core.  A kick has the core pack what the logs
-have; when the store has it, the host confirms it and calls the listeners.
+The event loop that runs the broker also runs the cluster core.  A kick makes the core pack the new bytes of
+all logs; when they are in the store, the host confirms them and calls the listeners.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ RECENT_MAX: Final = 1000
 
 
 class StoreRound:
-    """Says that a round is not a sync; ``ClusterCommit`` never runs it."""
+    """Marks that rounds are not syncs; ``ClusterCommit`` never runs it."""
 
     local = False
 
@@ -30,16 +30,16 @@ class StoreRound:
 class ClusterCommit(GroupCommit):
     def __init__(self, on_kick: Callable[[], None]) -> None:
         super().__init__(StoreRound())
-        self.recent_us: deque[int] = deque(maxlen=RECENT_MAX)  # How long the last commits took.
+        self.recent_us: deque[int] = deque(maxlen=RECENT_MAX)  # Durations of the last commits.
         self.count = 0
         self._on_kick = on_kick
 
     def kick(self) -> None:
-        """Have the core commit what was appended; returns at once."""
+        """Make the core commit appended bytes; returns at once."""
         self._on_kick()
 
     def mark_later(self, log: Log) -> None:
-        """A round takes all logs, whether somebody waits for them or not."""
+        """Nothing to mark: a round takes all logs, whether or not an operation waits for them."""
         self.mark(log)
 
     def clear(self) -> None:
@@ -47,7 +47,7 @@ class ClusterCommit(GroupCommit):
         self._dirty.clear()
 
     def took(self, duration_us: int) -> None:
-        """A round was confirmed after so long."""
+        """Record the duration of a confirmed round."""
         self.round.sync_us.note(duration_us)
         self.recent_us.append(duration_us)
         self.count += 1
@@ -59,6 +59,6 @@ class ClusterCommit(GroupCommit):
         return ordered[last // 2] / 1_000_000, ordered[last * 99 // 100] / 1_000_000
 
     def settled(self) -> None:
-        """Something was confirmed, or rejected."""
+        """Notify waiters that a round was confirmed or rejected."""
         for listener in self.listeners:
             listener()

@@ -5,19 +5,18 @@
     mark        conversion.json: from now on no server opens the directory
     upload      the files of each partition as a checkpoint (rule 26), the rest as metadata entries,
                 all under a new generation, which nobody knows yet
-    found       cluster.json, which names the generation: the commit point, one conditional write
-    clear       the old files go to a folder of their own, and the mark is removed
+    found       cluster.json, which names the generation: one conditional write is the commit point
+    clear       move the old files to a separate folder, and remove the mark
 
-A crash before ``found`` leaves the directory as it was, and objects that nobody refers to; the next attempt
-deletes them and begins with another generation.  After ``found`` only ``clear`` is left to be done.  So the
-messages are in the directory or in the cluster, never in neither, and never in both with a server that would
-use them.
+A crash before ``found`` leaves the directory unchanged, and unreferenced objects, which the next attempt
+deletes before it starts with another generation.  After ``found`` only ``clear`` remains.  So exactly one
+of directory and cluster is authoritative at any time.
 
-The metadata log begins with an incarnation that joins, creates the topics, writes their checkpoint and ends:
-the first node takes over from it, as from any other.
+The metadata log begins with an incarnation that joins, creates the topics, writes their checkpoint and
+ends.  The first node takes over from it, as from any other.
 
 Cost: reads everything twice and uploads it once, ``UPLOADS_MAX`` partitions at a time with ``OBJECT_BYTES``
-in memory each.  Topics in memory have nothing to convert but their settings.
+in memory each.  Of topics in memory only the settings are converted.
 """
 
 import asyncio
@@ -123,12 +122,12 @@ def convert(
     return found
 
 
-# What the last process had lent is given back without counting as an attempt, as at the start of a node.
+# Leases of the last process are given back without counting as an attempt, as at the start of a node.
 CLOSED_BY_SERVER: Final = BrokerConfig(consumers_elsewhere=True)
 
 
 def _unfinished(core: Core) -> str | None:
-    """A transactional id with an unfinished transaction: its coordinator is in the directory alone."""
+    """A transactional id with an unfinished transaction, or None: only the directory has its coordinator."""
     ledger = core.state.ledger
     names = () if ledger is None else ledger.by_name.items()
     return next((name for name, known in names if not known.is_at_rest), None)
@@ -206,12 +205,12 @@ class _Conversion:
         return identity
 
     def _discard(self, generation: str) -> None:
-        """Remove the objects of an attempt that founded nothing."""
+        """Remove the objects of an attempt that did not found a cluster."""
         for name in list(self._inner.list(f"{generation}/")):
             self._inner.delete(name)
 
     def _clear(self, identity: Identity) -> str:
-        """Move the old files out of the way: the cluster has them."""
+        """Move the old files away: the cluster has their contents."""
         kept = f"{self._directory}/{KEPT}{identity.generation}"
         self._files.make_directory(kept)
         for name in self._files.list(self._directory):

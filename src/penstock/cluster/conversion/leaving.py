@@ -4,12 +4,12 @@
     leave       one metadata entry, valid only if no other node has joined: the commit point
     install     DIR/leaving becomes the contents of DIR
 
-The directory is complete and synced before the entry is proposed.  A crash before it leaves the cluster as it
-was; the nodes can be started, or the command repeated.  After it nobody can join any more, and a repeated
-command goes on with ``install``.  The objects stay in the store until somebody deletes them.
+The directory is complete and synced before the entry is proposed.  A crash before the entry leaves the
+cluster unchanged; the nodes can be started, or the command repeated.  After it no node can join, and a
+repeated command continues with ``install``.  The objects stay in the store until an operator deletes them.
 
-A node that does not answer and was not stopped properly is sealed as after any other failure.  One that does
-answer is an error: nothing is taken away from a node that runs.
+A node that does not answer and was not stopped properly is sealed as after any other failure.  A node that
+answers is an error, because running nodes must keep their partitions.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Left(NamedTuple):
 
 
 class DirectoryHost:
-    """A ``Host`` that only loads: each partition that it is given becomes files."""
+    """A ``Host`` that only loads: it writes each received partition to files."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self.state = State()
@@ -214,7 +214,7 @@ class _Leaving:
                     await running
                 except* PenstockError as errors:
                     raise _first(errors) from None
-                raise ClusterRunning(node=self._other())  # Others have sealed this one.
+                raise ClusterRunning(node=self._other())  # Other nodes have sealed this one.
             for name in self._node.state.alive() if seal else ():
                 if name != self._node.incarnation and self._node.incarnation in self._node.state.members:
                     self._node.sealing.seal_soon(name)
@@ -256,7 +256,7 @@ class _Leaving:
         self._files.write_file(f"{self._folder}/{MANIFEST}", encode_checked(manifest))
 
     def _verify(self) -> None:
-        """A broker opens and closes the directory, and all of it is on the disk: only then it may count."""
+        """Open and close the directory with a broker, and sync everything, before it counts."""
         core = Core(
             directory=self._folder,
             files=self._files,
@@ -282,7 +282,7 @@ class _Leaving:
         if decided:
             why = f"the Kafka transaction of {decided[0]!r} is decided but not finished; start the nodes"
             raise DirectoryUnusable(directory=self._directory, why=why)
-        self._files.remove_tree(f"{self._folder}/topics/{TRANSACTIONS}")  # Ids that are at rest begin anew.
+        self._files.remove_tree(f"{self._folder}/topics/{TRANSACTIONS}")  # Idle ids start afresh.
         for folder in logs_of(self._files, self._folder):
             for name in self._files.list(folder):
                 if name.endswith((LOG, INDEX, LANES)):
@@ -293,7 +293,7 @@ class _Leaving:
         self._files.write_file(f"{self._folder}/{COMPLETE}", self._node.incarnation.encode())
 
     def _decided(self, core: Core) -> list[str]:
-        """The transactional ids whose last decision has perhaps not reached all partitions and groups."""
+        """The transactional ids whose last decision may not have reached all partitions and groups."""
         topic = core.state.topics.get(TRANSACTIONS)
         ledgers = [] if topic is None else [Ledger(each.log, self._clock) for each in topic.partitions]
         return [name for each in ledgers for name, known in each.by_name.items() if known.is_ending]

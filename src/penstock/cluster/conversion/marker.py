@@ -1,8 +1,8 @@
 """Markers of a directory that is being converted into a cluster or back, and of a cluster that has ended.
 
-``conversion.json`` is in a data directory from before the first object is uploaded until the directory is
-out of the way.  While it is there, neither a plain server nor a node uses the directory: whether the cluster
-has the messages already is known to the store alone, and ``penstock cluster convert`` asks it.
+``conversion.json`` is in a data directory from before the first upload until the old files have been moved
+away.  While it exists, neither a plain server nor a node uses the directory: only the store knows whether
+the cluster already has the messages, and ``penstock cluster convert`` asks it.
 """
 
 import msgspec

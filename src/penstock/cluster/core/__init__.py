@@ -9,12 +9,13 @@
     loading.py      load a partition from its checkpoint and WAL ranges (rules 17-19)
     checkpoints.py  write checkpoints (rule 26)
     collecting.py   delete what nothing refers to (rules 21-23)
-    node.py         one incarnation: joins, follows the metadata, opens, moves and closes partitions
-    host.py         what the core needs of the broker
+    node.py         one incarnation: joins, follows the metadata; opens, moves and closes partitions
+    host.py         the interface of the broker to the core
 
-Read them in this order.  Everything runs on one event loop and touches the world only through four injected
-objects: a ``Store`` of coroutines, a ``Clock``, a ``Random`` and a ``Host`` (the broker).  The simulator in
-tests/cluster/core runs the same code in virtual time on a store that loses, delays and repeats requests.
+Read them in this order.  Everything runs on one event loop and accesses the outside only through four
+injected objects: a ``Store`` of coroutines, a ``Clock``, a ``Random`` and a ``Host`` (the broker).  The
+simulator in tests/cluster/core runs the same code in virtual time on a store that loses, delays and repeats
+requests.
 
 The broker does not import this package.  The rules are in docs/format/cluster.md.
 """

@@ -1,11 +1,12 @@
 """The metadata log: follow it, append to it, and start from a snapshot of it.
 
-Entry n is created only by a node that has applied n - 1, from the state that it has then, with no await in
-between; if another node wins the number, its entry is applied and ours is made again (rule 9).  Entries are
-never deleted (rule 12), so a node that was away for a week catches up; ``snap/`` only saves time.
+Entry n is created only by a node that has applied n - 1, from its state at that time, with no await in
+between.  If another node wins the number, its entry is applied and ours is computed again (rule 9).
+Entries are never deleted (rule 12), so a node that was away for a week can catch up; ``snap/`` only saves
+time.
 
 Cost: an append is one create; each entry is read once by every other node.  An idle log is polled every
-``POLL_S``; the heartbeats of peers say when there is more to read.
+``POLL_S``; the heartbeats of peers announce new entries.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ from penstock.cluster.core.objects import (
 from penstock.errors import ClusterTooNew, CorruptionError, StoreRefused
 
 POLL_S: Final = 15.0
-SNAPSHOT_ENTRIES: Final = 256  # One snapshot for so many entries ...
-SNAPSHOTS_MAX: Final = 3  # ... of which so many are kept.
+SNAPSHOT_ENTRIES: Final = 256  # Entries between two snapshots ...
+SNAPSHOTS_MAX: Final = 3  # ... and the number of snapshots that are kept.
 RETRY_S: Final = 0.1
 
 
@@ -40,7 +41,7 @@ class _Envelope(msgspec.Struct):
 
 
 def _snapshot(name: str, data: bytes) -> State | None:
-    """A snapshot; None if it lacks what an earlier release did not derive, and the log has to be read."""
+    """A snapshot; None if an earlier release wrote it without a field that is derived now."""
     state = msgspec.json.decode(unwrap("snap", name, data), type=State)
     return state if state.coordinators or not state.members else None
 
@@ -63,7 +64,7 @@ class MetadataLog:
         """Load the newest snapshot that LIST shows, and follow the log to its end."""
         while True:
             try:
-                # A node that has looked at the metadata before it joined needs no snapshot any more.
+                # A node that has read the metadata before it joined needs no snapshot.
                 names = sorted(await self._store.list("snap/")) if self.state.next == 1 else []
                 data = await self._store.get(names[-1]) if names else None
                 found = None if data is None else _snapshot(names[-1], data)
@@ -85,7 +86,7 @@ class MetadataLog:
             number = self.state.next
 
     async def propose(self, make: Callable[[State], Change | None]) -> bool:
-        """Append what ``make`` returns, made from the newest state each time; False if it returned None."""
+        """Append the entry that ``make`` computes from the newest state; False if it returned None."""
         while True:
             try:
                 await self.catch_up()
@@ -102,7 +103,7 @@ class MetadataLog:
                 return True
 
     def _encoded(self, change: Change) -> bytes:
-        """An entry; one that no object can hold is refused, because trying again would not help."""
+        """Encode an entry; one that is too large for an object is an error, since retrying would not help."""
         envelope = _Envelope(f"{self._random.getrandbits(64):016x}", change)
         data = wrap("meta", msgspec.json.encode(envelope))
         if len(data) > self.entry_bytes_max:
@@ -131,7 +132,7 @@ class MetadataLog:
         self._on_change()
 
     def _check_format(self, used: int) -> None:
-        """Refuse a log that has what this release does not understand."""
+        """Refuse a log whose format this release does not understand."""
         if used > self.format:
             raise ClusterTooNew(cluster=self.cluster, format=used, known=self.format)
 
@@ -142,7 +143,7 @@ class MetadataLog:
             return written
         data = wrap("snap", msgspec.json.encode(self.state))
         if len(data) > self._store.object_bytes_max:
-            return number  # The store does not take it; a start reads all entries instead.
+            return number  # It is too large for the store; a start reads all entries instead.
         await decide(self._store, snap_name(number), data)
         names = sorted(await self._store.list("snap/"), key=number_of)
         for name in names[:-SNAPSHOTS_MAX]:

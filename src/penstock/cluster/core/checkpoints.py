@@ -1,18 +1,18 @@
 """Checkpoints: objects from which a partition can be loaded without its whole WAL (rule 26).
 
-A checkpoint is cut between two rounds: it has what entries below the cut contain, and nothing else.  It
-is proposed when all of these are confirmed, so a checkpoint never shows what was not committed.  The
-entry is invalid unless this incarnation still owns the partitions in the same epoch, so a late checkpoint
-of a fenced owner does nothing.
+A checkpoint is cut between two rounds: it contains exactly what the entries below the cut contain.  It is
+proposed when all of these are confirmed, so a checkpoint never contains uncommitted data.  The entry is
+invalid unless this incarnation still owns the partitions in the same epoch, so a late checkpoint of a
+fenced owner does nothing.
 
-A piece that the store has already (equal file and identity) is not uploaded again.  A new piece gets a
+A piece that is already in the store (equal file and identity) is not uploaded again.  A new piece gets a
 new name, so a late delete of an old one cannot hit it (rule 22).  One that is too large for the store becomes
 several objects.
 
-Partitions without changes are in the entry, too: otherwise their range would keep the floor down.  It has
-about 100 bytes for each piece of each partition.  If the store does not take that as one object, there are
-several entries: each is true by itself, and the floor rises with the last.  A partition that does not fit
-alone (on etcd, with some 10,000 segments) is left out, and its WAL is kept.
+Partitions without changes are in the entry, too: otherwise their range would hold the floor back.  The
+entry has about 100 bytes for each piece of each partition.  If that is too large for one object of the
+store, there are several entries: each is valid by itself, and the floor rises with the last.  A partition
+that does not fit alone (on etcd, with some 10,000 segments) is left out, and its WAL is kept.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Checkpoints:
         bases: dict[Key, list[Piece]] = {}
         for key, found in parts.items():
             pieces = await self._upload(key, found)
-            if pieces is not None:  # Else it changed meanwhile, and is covered by the next one.
+            if pieces is not None:  # Otherwise it has changed, and the next checkpoint covers it.
                 bases[key] = pieces
         for some in self._divided(bases):
             await self._propose(cut, partitions, some)
@@ -68,7 +68,7 @@ class Checkpoints:
         await self._metadata.propose(lambda state: self._entry(state, cut, partitions, bases))
 
     def _divided(self, bases: dict[Key, list[Piece]]) -> Iterator[dict[Key, list[Piece]]]:
-        """The checkpoint in as many parts as the store needs: usually one, also if it is empty."""
+        """The checkpoint in as many entries as the store needs: usually one, even if it is empty."""
         room = self._metadata.entry_bytes_max - ENTRY_BYTES
         some: dict[Key, list[Piece]] = {}
         taken = 0
@@ -96,7 +96,7 @@ class Checkpoints:
         return Checkpoint(incarnation, cut, covered) if state.is_alive(incarnation) else None
 
     def _has_history(self, partitions: dict[Key, int]) -> bool:
-        """Is there a partition that was taken over, and has no checkpoint of ours yet?"""
+        """Whether a partition was taken over and has no checkpoint of this incarnation yet."""
         found = [self._metadata.state.partition(key) for key in partitions]
         return any(each is not None and len(each.history) > 1 for each in found)
 

@@ -4,9 +4,9 @@
     pieces         of checkpoints that no partition refers to, if they are older than the checkpoint that is
                    being written, or their incarnation is sealed, so that no entry can refer to them any more
 
-Tombstones are never deleted, and names are never used again (rule 22): a deleted name could be created by
-a late request, which would then be acknowledged.  An outdated view of the metadata is safe: floors only
-rise, and what is not referred to is never referred to again.
+Tombstones are never deleted, and names are never used again (rule 22): a deleted name could be created by a
+late request, which would then be acknowledged.  An outdated view of the metadata is safe: floors only rise,
+and an unreferenced piece is never referenced again.
 
 An owner deletes its own entries by name.  One of the nodes that are alive lists and cleans up after the
 sealed ones.
@@ -59,5 +59,5 @@ class Collecting:
 
 
 def is_garbage(sequence: int, floor: int, tombstone: int | None) -> bool:
-    """May a WAL entry be deleted?  A tombstone never (rule 22), and the floor never passes it."""
+    """Whether a WAL entry may be deleted.  A tombstone never (rule 22), and the floor never passes it."""
     return sequence < floor or (tombstone is not None and sequence > tombstone)

@@ -1,23 +1,23 @@
-"""Commit rounds: everything that was appended goes into the store as one WAL entry, and is then acknowledged.
+"""Commit rounds: all appended bytes go into the store as one WAL entry, and are then acknowledged.
 
     appended --pack--> outstanding (at most ``window``) --decide--> confirmed, strictly in sequence (rule 6)
                                     └── a tombstone has the name --> rejected, with all that follows (rule 7)
 
 Packing has no await, so a round is consistent over all logs, and sequence numbers are dense (rule 5).  A
-round that is too large for one object is several entries, one after the other; it is confirmed with the last
-one, and counts for nothing without it.
-When a name turns out to hold a tombstone, the entries below it have been resolved; that one, the later
-ones and everything not packed are definitely not written.  The same holds if the metadata say that this
-incarnation is sealed (rule 8): then nothing more is packed, and the entries below the tombstone are
-resolved first.
+round that is too large for one object is several entries, one after the other; it is confirmed with the
+last one, and ignored without it.  When a name turns out to hold a tombstone, the entries below it have been
+resolved; that entry, later ones and everything not packed were definitely not written.  The same holds if
+the metadata say that this incarnation is sealed (rule 8): then nothing more is packed, and the entries
+below the tombstone are resolved first.
 
 The lease (rule 25): a confirmed entry proves that no tombstone stood below it when its create began, so
 reads and deliveries are allowed for ``LEASE_MS`` from then on.  Without traffic ``renew`` asks the store
 instead: the next name is missing, so nobody has sealed this incarnation.  A successor waits as long
 before it delivers.
 
-Cost: one create per round.  With a window of 2 the node answers the requests of one round, and reads the next
-ones, while the store writes another; more rounds are smaller, and their creates cost more than they save.
+Cost: one create per round.  With a window of 2 the node answers the requests of one round, and reads the
+next ones, while the store writes another; with a larger window rounds are smaller, and their creates cost
+more than they save.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from penstock.cluster.core.objects import UNKNOWN, Store, decide, wal_name
 from penstock.cluster.core.wal import encode_entries
 
 LEASE_MS: Final = 2000
-RENEW_MS: Final = 600  # An idle node renews its lease when so little of it is left.
+RENEW_MS: Final = 600  # An idle node renews its lease when less than this remains.
 WINDOW: Final = 2  # Entries outstanding (rule 5); docs/benchmarks/cluster.md has others.
 
 
 class Round:
-    """A WAL entry on its way: a whole round, or a part of one."""
+    """A WAL entry in flight: a whole round, or a part of one."""
 
     def __init__(self, sequence: int, data: bytes, packed: Packed | None) -> None:
         self.sequence = sequence
         self.data = data
-        self.packed = packed  # What is confirmed with it; None: it is not the last part.
+        self.packed = packed  # Confirmed with this entry; None: it is not the last part.
         self.began_ms = 0  # When it was sent first.
         self.ours: bool | None = None  # Whether the name holds our bytes; None: not known yet.
 
@@ -64,7 +64,7 @@ class Commits:
         self.next = 0  # The sequence of the next round.
         self.confirmed = 0  # All entries below are confirmed.
         self.tombstone: int | None = None  # This incarnation is sealed there.
-        self.closed = False  # Nothing more is packed: this incarnation is about to end itself.
+        self.closed = False  # Nothing more is packed: this incarnation is ending itself.
         self.ended = asyncio.Event()  # Sealed, and every entry is resolved: the process must end.
         self.lease_ms = 0  # Reads and deliveries are allowed until then, by the steady clock.
         self._store = store
@@ -75,11 +75,11 @@ class Commits:
         self._window = window
         self._packed: deque[Round] = deque()  # Not sent yet: parts of one round.
         self._rounds: deque[Round] = deque()
-        self._moved: list[asyncio.Future[None]] = []  # Those who wait for ``confirmed``.
+        self._moved: list[asyncio.Future[None]] = []  # Waiters for ``confirmed``.
         self._renewing = False
 
     def flush(self) -> None:
-        """Something was appended: pack it, if another entry may be outstanding."""
+        """Pack appended bytes, if the window allows another outstanding entry."""
         while self.tombstone is None and len(self._rounds) < self._window:
             if not self._packed and not self.closed:
                 self._pack()
@@ -91,7 +91,7 @@ class Commits:
             self._spawn(self._commit(entry))
 
     def _pack(self) -> None:
-        """Take everything that was appended as one round, in as many entries as it needs."""
+        """Take all appended bytes as one round, in as many entries as it needs."""
         packed = self._host.pack()
         if packed is not None:
             nonce = f"{self._random.getrandbits(64):016x}"
@@ -105,7 +105,7 @@ class Commits:
         self._settle()
 
     def _settle(self) -> None:
-        """Answer what is decided, in order (rule 6)."""
+        """Confirm or reject resolved rounds, in order (rule 6)."""
         while self._rounds and self._rounds[0].ours:
             self._confirm(self._rounds.popleft())
         if self._rounds and self._rounds[0].ours is False:
@@ -121,7 +121,7 @@ class Commits:
             self._host.confirm(entry.packed)
 
     def seal(self, tombstone: int | None) -> None:
-        """A tombstone stands at that sequence: end when the entries below it are resolved (rules 7, 8)."""
+        """A tombstone has that sequence: end when the entries below it are resolved (rules 7, 8)."""
         if tombstone is None or self.ended.is_set():
             return
         self.tombstone = tombstone
@@ -139,7 +139,7 @@ class Commits:
 
     @property
     def leased(self) -> bool:
-        """May this node answer reads and deliver messages (rule 25)?"""
+        """Whether this node may answer reads and deliver messages (rule 25)."""
         return self._clock.steady_ms() < self.lease_ms
 
     async def renew(self) -> None:
@@ -153,11 +153,11 @@ class Commits:
             return
         if found is None:
             self._extend_lease(began_ms)
-        elif sequence == self.next:  # We have not put anything there, so somebody has sealed us.
+        elif sequence == self.next:  # Not created by this incarnation, so another node has sealed it.
             self.seal(sequence)
 
     def renew_soon(self) -> None:
-        """``renew`` in a task of its own."""
+        """Run ``renew`` in a separate task."""
         if not self._renewing:
             self._renewing = True
             self._spawn(self._renew())

@@ -1,7 +1,7 @@
 """The interface of the broker to the core.
 
 All calls come from the event loop, and plain methods are called between two steps of the broker, so that
-what they see is consistent over all logs (rule 5): a driver whose broker runs in threads holds the
+they see a consistent state of all logs (rule 5): a driver that runs the broker in threads holds the
 broker's lock.
 """
 
@@ -13,13 +13,13 @@ from penstock.cluster.core.wal import Slice
 
 
 class Packed(Protocol):
-    """New bytes of all logs, and what the host needs to confirm them."""
+    """New bytes of all logs, and the host's data for confirming them."""
 
     parts: list[tuple[Slice, bytes]]
 
 
 class Part:
-    """One piece of a checkpoint that is being made."""
+    """One piece of a checkpoint in preparation."""
 
     def __init__(self, file: str, identity: str, read: Callable[[], bytes | None]) -> None:
         self.file = file
@@ -28,10 +28,10 @@ class Part:
 
 
 class Incoming(Protocol):
-    """A partition that is being loaded; nobody else sees it before ``open``."""
+    """A partition that is being loaded; invisible to others before ``open``."""
 
     def leaves(self, piece: Piece) -> bool:
-        """Is a piece of the checkpoint left in the store, to be fetched when somebody reads it?"""
+        """Whether a piece of the checkpoint stays in the store, to be fetched when it is read."""
         ...
 
     def restore(self, piece: Piece, data: bytes) -> None: ...
@@ -55,23 +55,23 @@ class Host(Protocol):
     """The broker of this node."""
 
     def pack(self) -> Packed | None:
-        """All that was appended and is in no round yet; None if nothing is."""
+        """All appended bytes that are in no round yet; None if there are none."""
         ...
 
     def confirm(self, packed: Any) -> None:
-        """The round is committed: acknowledge it and show it to readers."""
+        """The round is committed: acknowledge it and make it visible to readers."""
         ...
 
     def reject(self) -> None:
-        """Nothing that is not confirmed was or will be written; accept nothing more (rule 7)."""
+        """Unconfirmed data was not and will not be written; accept nothing more (rule 7)."""
         ...
 
     async def receive(self, key: Key, epoch: int) -> Incoming:
-        """Begin to load a partition, when it is closed if it was open before."""
+        """Begin to load a partition, after closing it if it was open."""
         ...
 
     def close(self, key: Key) -> None:
-        """This node does not own the partition any more: stop serving it, and settle nothing."""
+        """This node no longer owns the partition: stop serving it, without settling anything."""
         ...
 
     def stop(self, key: Key) -> None:
@@ -83,15 +83,15 @@ class Host(Protocol):
         ...
 
     def serves(self, key: Key) -> bool:
-        """Is the partition open, and neither stopped nor closed?"""
+        """Whether the partition is open, and neither stopped nor closed."""
         ...
 
     def drained(self, key: Key) -> bool:
-        """Whether everything that was accepted for a partition is confirmed."""
+        """Whether all data that was accepted for a partition is confirmed."""
         ...
 
     def cut(self, key: Key) -> list[Part] | None:
-        """All of a partition that has been packed, and nothing else (rule 26); None: not possible now."""
+        """Exactly the packed data of a partition (rule 26); None: not possible now."""
         ...
 
     @property

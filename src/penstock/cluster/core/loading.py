@@ -1,12 +1,11 @@
 """Loading a partition that was assigned to this node: the checkpoint, then every range of its history.
 
 A range is read up to its exact end.  A missing entry, or a tombstone below the end, means that a newer
-checkpoint covers it and our metadata are outdated: catch up and go on from there.  It never means the end
-of the log (rule 18).  Before the partition is served, owner and epoch are compared once more (rule 17).
+checkpoint covers it and this node's metadata are outdated: it catches up and continues.  It never means the
+end of the log (rule 18).  Before the partition is served, owner and epoch are compared once more (rule 17).
 
-All partitions of a failed node are in the same WAL entries, so entries are downloaded once for all loads
-that run at the time (``Entries``), ``PARALLEL_MAX`` at a time.  What one attempt has loaded is kept for
-the next one.
+All partitions of a failed node are in the same WAL entries, so concurrent loads share their downloads
+(``Entries``), ``PARALLEL_MAX`` at a time.  A failed attempt leaves its progress to the next one.
 
 Memory: at most ``CACHE_BYTES`` of entries, twice that if all are parts of large rounds, plus those that are
 being downloaded.
@@ -30,7 +29,7 @@ RETRY_S: Final = 0.1
 
 
 class Outdated(Exception):  # noqa: N818 - it is caught here, and not an error
-    """The store does not have what our view of the metadata says: the view is old (rule 18)."""
+    """An object that the metadata name is not in the store: this node's metadata are old (rule 18)."""
 
 
 class Entries:
@@ -52,7 +51,7 @@ class Entries:
         return self._known[name]
 
     async def fetch(self, names: list[str]) -> None:
-        """Have these in memory, as far as they fit; those that another load has downloaded cost nothing."""
+        """Download entries into memory, as far as they fit, unless another load has done so."""
         missing = [name for name in names if name not in self._known]
         if missing:
             await asyncio.gather(*[self.get(name) for name in missing])
@@ -81,7 +80,7 @@ class Entries:
 
 
 class _Load:
-    """How far the load of a partition has come."""
+    """The progress of loading a partition."""
 
     def __init__(self, incoming: Incoming, assigned: Assigned) -> None:
         self.incoming = incoming
@@ -103,7 +102,7 @@ class Loading:
         self._running: dict[Key, int] = {}  # And the epoch.
 
     def begin(self, key: Key, epoch: int) -> bool:
-        """Whether ``load`` is to be called: False if that is under way."""
+        """Whether ``load`` is to be called: False if it is running already."""
         begun = self._running.get(key) == epoch
         self._running[key] = epoch
         return not begun
@@ -113,7 +112,7 @@ class Loading:
         return key in self._running
 
     async def load(self, key: Key, epoch: int, then: Callable[[], None]) -> None:
-        """Load a partition and open it, unless it is taken away before; then call ``then``."""
+        """Load a partition and open it, unless it is reassigned first; then call ``then``."""
         load: _Load | None = None
         try:
             assigned = self._metadata.state.partition(key)
@@ -138,7 +137,7 @@ class Loading:
                 self._entries.clear()
 
     async def _attempt(self, key: Key, load: _Load) -> bool:
-        """Load all that is missing; False if it has to be tried again, perhaps with newer metadata."""
+        """Load everything that is missing; False if it must be retried, perhaps with newer metadata."""
         try:
             await self._restore(load)
             for each in load.history:
@@ -174,7 +173,7 @@ class Loading:
             await self._entries.fetch(names)
             for sequence, name in zip(ahead, names, strict=True):
                 entry = joining.add(name, await self._entries.get(name))
-                if entry is not None:  # Parts without the last one, at the end of a range, count for nothing.
+                if entry is not None:  # Parts without the last one, at the end of a range, are ignored.
                     self._append(name, load, entry.slices(key, each.epoch))
                     load.read[place] = sequence + 1
 
@@ -185,7 +184,7 @@ class Loading:
             if part.first > end:
                 why = f"{part.log} continues at {part.first}, but ended at {end}"
                 raise CorruptionError(path=name, position=0, why=why)
-            if part.first == end:  # Else the checkpoint has it already: a range may begin before it.
+            if part.first == end:  # Otherwise the checkpoint has it already: a range may begin before it.
                 load.incoming.append(part.log, part.first, data)
 
     async def _catch_up(self) -> None:
