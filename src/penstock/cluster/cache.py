@@ -6,7 +6,7 @@
 
 ``add`` is called for a segment when a checkpoint refers to its object.  From then on its file may be
 missing: a read raises ``NotCached`` and begins the fetch.  Objects are verified when they are fetched; a
-damaged file is replaced by the object in the store, so only damage in the store counts as damage.
+damaged file is fetched again unless it equals the object, so only damage in the store counts as damage.
 
 A segment has an identity, which changes with its contents; a checkpoint uses it to find objects that were
 already uploaded.

@@ -1,9 +1,9 @@
-"""Carries out on this node's broker what the metadata say: topics that come, change and go, and documents.
+"""Applies the metadata to this node's broker: topics that are created, changed or deleted, and documents.
 
-One task does it, one change after the other, always towards the newest state: a topic that was created and
-deleted meanwhile is never made.  Partitions are opened and closed by the core (``core/node.py``), after the
-topic is there.  What fails, as on a full disk, is tried again every ``RETRY_S``; documents need no disk and
-do not wait for that: a key that was revoked is refused.
+One task applies one change after the other, always towards the newest state: a topic that was created and
+deleted in the meantime is never created.  The core (``core/node.py``) opens and closes partitions, once the
+topic exists.  A change that fails, as on a full disk, is retried every ``RETRY_S``; documents need no disk
+and do not wait for that, so a revoked key is refused at once.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ logger = logging.getLogger("penstock")
 
 class Following:
     def __init__(self, core: Core, run: Run, spawn: Spawn, on_change: Callable[[], None]) -> None:
-        self.changed = asyncio.Event()  # Set and cleared after each change, for those who wait for one.
+        self.changed = asyncio.Event()  # Set and cleared after each change, to wake waiters.
         self.on_carried_out: Callable[[], None] = lambda: None
         self._on_change = on_change
         self._core = core
         self._run = run
         self._spawn = spawn
         self._state = State()
-        self.carried_out = 0  # The broker is as the metadata entries below this number say.
-        self._topics: dict[str, tuple[str, int]] = {}  # Id and version of those that are as in the metadata.
+        self.carried_out = 0  # The broker has applied the metadata entries below this number.
+        self._topics: dict[str, tuple[str, int]] = {}  # Id and version of the topics that are up to date.
         self._documents: dict[str, int] = {}
         self._running = False
 
@@ -55,7 +55,7 @@ class Following:
             self.carried_out = state.next
 
     def is_current(self, name: str, version: int) -> bool:
-        """Whether the broker has a topic in this version; 0: that it has none."""
+        """Whether the broker has this version of a topic; 0: whether it has no such topic."""
         return self._topics.get(name, NONE)[1] == version
 
     async def _work(self) -> None:
@@ -80,7 +80,7 @@ class Following:
             self._running = False
 
     def _next(self) -> Callable[[], Awaitable[None]] | None:
-        """What is to be done next; None if the broker is as the metadata say."""
+        """The next change; None if the broker has applied all metadata."""
         topics = self._state.topics
         for name, (identity, _) in self._topics.items():
             if name not in topics or topics[name].id != identity:
@@ -110,7 +110,7 @@ class Following:
 
     async def _remove(self, name: str) -> None:
         await self._run(self._core.topics.remove(name))
-        del self._topics[name]  # Also if its files cannot be removed: the upkeep tries that again.
+        del self._topics[name]  # Even if its files cannot be removed: maintenance retries that.
         await self._run(self._core.topics.sweep())
 
     async def _load(self, name: str) -> None:

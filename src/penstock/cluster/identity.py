@@ -1,11 +1,11 @@
 """Which cluster a store belongs to: the object ``cluster.json``, written once by its first node.
 
-name          given by ``--cluster``; another name in the same place is a mistake of the operator
+name          given by ``--cluster``; another name at the same place is an operator error
 generation    in the name of every object (rule 24)
-secret        what nodes prove to each other before they accept requests; anyone who can write to the
+secret        proved by nodes to each other before they accept requests; anyone who can write to the
               store can change every message, so it is no less safe there
-format        of the objects; a node refuses one that it does not know
-cluster_id    by which Kafka clients know it, if it was a single server before; otherwise the generation
+format        of the objects; a node refuses an unknown one
+cluster_id    the id for Kafka clients: that of the former single server, otherwise the generation
 """
 
 import secrets
@@ -45,7 +45,7 @@ def new_identity(name: str, cluster_id: str = "") -> Identity:
 
 
 def found_or_join(store: Store, name: str) -> Identity:
-    """The identity of the cluster in a store; the first node makes it."""
+    """The identity of the cluster in a store; the first node creates it."""
     found = found_in(store, name)
     return found if found is not None else created(store, new_identity(name))
 
@@ -57,7 +57,7 @@ def found_in(store: Store, name: str) -> Identity | None:
 
 
 def created(store: Store, made: Identity) -> Identity:
-    """Found a cluster; returns the identity that the store has then: another process may have been faster."""
+    """Found a cluster; return the identity that is then in the store: another process may have been first."""
     while True:
         store.create(NAME, msgspec.json.encode(made))
         found = found_in(store, made.name)

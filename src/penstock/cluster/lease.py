@@ -1,7 +1,7 @@
-"""The lease of a node on what it owns, as its broker asks for it (rule 25).
+"""The lease of a node on its partitions, for its broker (rule 25).
 
-The broker answers reads and delivers messages only while the lease lasts.  Whether this node is still the
-owner at this moment is a question to the store: the next name of its WAL is free (``Commits.renew``).
+The broker answers reads and delivers messages only while the lease lasts.  To learn whether this node is
+still the owner, it asks the store: then the next name of its WAL is free (``Commits.renew``).
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.clock import Clock
 from penstock.cluster.core.commit import LEASE_MS, Commits
 
-VERIFY_MS: Final = 20  # How often to look whether the store has answered.
+VERIFY_MS: Final = 20  # Between two checks whether the store has answered.
 
 
 class ClusterLease:
@@ -31,7 +31,7 @@ class ClusterLease:
     def verify(self) -> Steps[bool]:
         """Verify ownership at the store; like a publish, it waits while the store is unavailable."""
         began_ms = self._clock.steady_ms()
-        # Not equal: within a millisecond nobody knows which came first.
+        # Not equal: within a millisecond the order is unknown.
         while not self._commits.ended.is_set() and self.lease_ms <= began_ms + LEASE_MS:
             self._commits.renew_soon()
             yield Arrival(self, self._clock.steady_ms() + VERIFY_MS)

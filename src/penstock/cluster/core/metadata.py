@@ -1,29 +1,30 @@
 """The state that all nodes agree on, and the entries of the metadata log that change it.
 
-``State.apply`` is deterministic and does no I/O: every node applies the same entries in the same order
-and has the same state.  An entry that is not valid in the state at its place changes nothing (rule 10),
-so that floors, epochs and owners are derived and never asserted.
+``State.apply`` is deterministic and does no I/O: every node applies the same entries in the same order and
+has the same state.  An entry that is not valid in the state at its position changes nothing (rule 10), so
+that floors, epochs and owners are derived and never asserted.
 
     members      incarnations: their node, the floor of their WAL, and their tombstone once they are sealed
     topics       settings, and for each partition its epoch, its checkpoint and the history since then
     documents    keys, users, quotas, group settings and the like: text by name
-    producers    how many producer ids were given out
+    producers    the number of allocated producer ids
     draining     nodes that an operator keeps free of partitions
     coordinators which incarnation coordinates the Kafka groups of each hash, and since which entry
-    left         the incarnation that turned the cluster back into a plain data directory: nobody joins again
+    left         the incarnation that turned the cluster back into a plain data directory: no node can join
 
-The history of a partition is a list of ranges (incarnation, epoch, start, end): what that incarnation
-committed to it, in its WAL from ``start`` up to ``end``.  Only the last range may be open; its
-incarnation is the owner. An epoch is the number of the entry that assigned the partition, so two owners
-never share one (rule 11).
+The history of a partition is a list of ranges (incarnation, epoch, start, end): the commits of that
+incarnation, in its WAL from ``start`` up to ``end``.  Only the last range may be open; its incarnation is
+the owner. An epoch is the number of the entry that assigned the partition, so two owners never share one
+(rule 11).
 
-Where a partition should be: on the node that an operator has chosen for it (``Prefer``), otherwise where
-rendezvous hashing says; never on a node that is being drained, unless there is no other.  These entries
-move nothing: an owner sees that it is not the favourite any more, and hands over (rule 20).
+The favourite of a partition is the node that should own it: the one that an operator has assigned
+(``Prefer``), otherwise the one chosen by rendezvous hashing; never a node that is being drained, unless
+there is no other.  These entries move nothing: an owner sees that it is no longer the favourite, and hands
+over (rule 20).
 
-The format of the log: every node says when it joins which format it understands, and the log uses the newest
-one that all live nodes understand.  It never falls: a node of an older release is refused from then on.
-Entries and fields that format 1 does not have are proposed only if ``State.format`` says so.
+The format of the log: every node joins with the newest format that it understands, and the log uses the
+newest one that all live nodes understand.  It never decreases: a node of an older release is then refused.
+Entries and fields that format 1 does not have are proposed only if ``State.format`` allows them.
 
 Invariants:
 
@@ -52,10 +53,10 @@ GROUPS_PARTITIONS: Final = 50  # ... by the hash of their name.
 class Piece(msgspec.Struct, frozen=True, array_like=True):
     """One file of a checkpoint."""
 
-    file: str  # What it is to the broker.
-    identity: str  # Equal for equal contents, so that an unchanged piece is not uploaded again.
+    file: str  # Its name for the broker.
+    identity: str  # Identity: equal for equal contents, so that an unchanged piece is not uploaded again.
     name: str  # Of the object.
-    more: list[str] = []  # Of further objects, if the store does not take it as one.
+    more: list[str] = []  # Further objects, if it is too large for one.
 
     @property
     def names(self) -> list[str]:
@@ -71,12 +72,12 @@ class Range(msgspec.Struct, array_like=True):
 
 
 class Assigned(msgspec.Struct):
-    """A partition: its checkpoint, and what was committed since."""
+    """A partition: its checkpoint, and the history since then."""
 
     epoch: int = 0
     base: list[Piece] = []
     history: list[Range] = []
-    preferred: int | None = None  # The node that an operator has chosen.
+    preferred: int | None = None  # The node that an operator has assigned.
 
     @property
     def owner(self) -> str | None:
@@ -107,10 +108,10 @@ class Document(msgspec.Struct):
 
 
 class Coordinating(msgspec.Struct, array_like=True):
-    """Who coordinates some of the Kafka groups."""
+    """The coordinator of some of the Kafka groups."""
 
     incarnation: str | None = None
-    epoch: int = 0  # The entry that made it so: two coordinators of a group never share one (rule 11).
+    epoch: int = 0  # The entry that appointed it: two coordinators of a group never share one (rule 11).
 
 
 # The entries (rule 11).
@@ -127,7 +128,7 @@ class Join(msgspec.Struct, frozen=True, tag="join"):
 
 
 class Fence(msgspec.Struct, frozen=True, tag="fence"):
-    """An incarnation's WAL ends with a tombstone at ``end``; its partitions get other owners (rule 15)."""
+    """Ends an incarnation, whose tombstone is at ``end``; its partitions get other owners (rule 15)."""
 
     incarnation: str
     end: int
@@ -142,7 +143,7 @@ class Transfer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Move(msgspec.Struct, frozen=True, tag="move"):
-    """An owner hands over partitions; all that it committed to them is below ``end`` (rule 20)."""
+    """An owner hands over partitions; all its commits to them are below ``end`` (rule 20)."""
 
     incarnation: str
     end: int
@@ -189,14 +190,14 @@ class PutDocument(msgspec.Struct, frozen=True, tag="document"):
 
 
 class TakeProducerIds(msgspec.Struct, frozen=True, tag="producers"):
-    """Reserve a block of producer ids; it begins at the number given out before."""
+    """Reserve a block of producer ids; it begins at the number of those allocated before."""
 
     incarnation: str
     count: int
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Keep partitions away from a node, or (``on`` False) let it have some again."""
+    """Keep partitions away from a node, or (``on`` False) allow them again."""
 
     node: int
     on: bool = True
@@ -210,19 +211,19 @@ class Preference(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Prefer(msgspec.Struct, frozen=True, tag="prefer"):
-    """An operator chooses nodes for partitions, given their current owners."""
+    """Assign partitions to nodes for an operator, given their current owners."""
 
     preferences: list[Preference]
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """A node that has stopped does not come back."""
+    """Remove a node that has stopped permanently."""
 
     node: int
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """The only incarnation has everything in a directory of its own: the cluster ends (format 2)."""
+    """End the cluster: the only incarnation has written everything to a plain directory (format 2)."""
 
     incarnation: str
 
@@ -241,11 +242,11 @@ class State(msgspec.Struct):
     producers: int = 0
     coordinators: list[Coordinating] = []  # By partition of ``GROUPS``; empty before the first join.
     draining: list[int] = []
-    format: int = 1  # What entries may contain.
+    format: int = 1  # The format that entries may use.
     left: str = ""  # The incarnation that ended the cluster.
-    placement: int = 0  # The last entry by which an operator has changed where partitions should be.
+    placement: int = 0  # The last entry by which an operator changed assignments.
 
-    # Questions.
+    # Queries.
 
     def alive(self) -> list[str]:
         return sorted(name for name, member in self.members.items() if member.tombstone is None)
@@ -270,7 +271,7 @@ class State(msgspec.Struct):
         return (-1 if found.owner is None else self.members[found.owner].node), found.epoch
 
     def nodes(self) -> dict[int, bool]:
-        """The nodes that are known, and whether they are alive."""
+        """The known nodes, and whether they are alive."""
         found: dict[int, bool] = {}
         for member in self.members.values():
             if not member.forgotten:
@@ -283,9 +284,10 @@ class State(msgspec.Struct):
                 yield (name, number), assigned
 
     def favourite(self, key: Key) -> str | None:
-        """Who should own a partition: whom an operator has chosen, or by rendezvous hashing of node numbers.
+        """The node that should own a partition: assigned by an operator, or by rendezvous hashing of node
+        numbers.
 
-        None if nobody is alive.
+        None if no node is alive.
         """
         alive = self.alive()
         fit = [name for name in alive if self.members[name].node not in self.draining] or alive
@@ -342,7 +344,7 @@ class State(msgspec.Struct):
         self.format = max(self.format, min(known, default=self.format))
 
     def _fence(self, fence: Fence, number: int) -> bool:
-        # A tombstone below the floor stands at a name that was deleted, and proves nothing (rule 15).
+        # A tombstone below the floor has a name that was deleted before, and proves nothing (rule 15).
         if not self.is_alive(fence.incarnation) or fence.end < self.members[fence.incarnation].floor:
             return False
         self.members[fence.incarnation].tombstone = fence.end
@@ -386,7 +388,7 @@ class State(msgspec.Struct):
         if topic is None:
             topic = self.topics[put.name] = Topic(put.id, put.settings, number)
         elif topic.id != put.id or put.partitions < len(topic.partitions):
-            return False  # A topic of that name that was made later, or one that would lose partitions.
+            return False  # A later topic of that name, or a change that would remove partitions.
         topic.settings, topic.version = put.settings, number
         for partition in range(len(topic.partitions), put.partitions):
             assigned = Assigned()
@@ -448,7 +450,7 @@ class State(msgspec.Struct):
 
     def _forget(self, forget: Forget) -> bool:
         if self.nodes().get(forget.node, True):
-            return False  # It is not known, or it is alive.
+            return False  # It is unknown, or alive.
         for member in self.members.values():
             member.forgotten = member.forgotten or member.node == forget.node
         self.draining = [node for node in self.draining if node != forget.node]
@@ -459,14 +461,14 @@ class State(msgspec.Struct):
 
     def _leave(self, leave: Leave) -> bool:
         if self.alive() != [leave.incarnation]:
-            return False  # Another node has joined meanwhile.
+            return False  # Another node has joined in the meantime.
         self.left = leave.incarnation
         return True
 
     # Coordinators.
 
     def _coordinate(self, number: int) -> None:
-        """Members came or went: give every Kafka group the coordinator that rendezvous hashing says."""
+        """Reassign the coordinators of Kafka groups by rendezvous hashing, after members came or went."""
         self.coordinators = self.coordinators or [Coordinating() for _ in range(GROUPS_PARTITIONS)]
         for partition, each in enumerate(self.coordinators):
             chosen = self.favourite((GROUPS, partition))
@@ -476,7 +478,7 @@ class State(msgspec.Struct):
     # Ranges.
 
     def _assign(self, key: Key, assigned: Assigned, number: int, to: str | None = None) -> None:
-        """Give a partition to ``to``, or to whom rendezvous hashing says; nobody if nobody is alive."""
+        """Assign a partition to ``to``, or else by rendezvous hashing; to no node if none is alive."""
         owner = to or self.favourite(key)
         if owner is not None:
             assigned.epoch = number
@@ -489,9 +491,10 @@ class State(msgspec.Struct):
         last.end, last.clean = end, clean
 
     def _raise_floors(self, incarnation: str = "", confirmed: int = 0) -> None:
-        """Below its floor nobody will ever read a WAL again (rule 21); it never passes a tombstone (M2).
+        """Raise the floors, below which WALs are never read again (rule 21) and which never pass a
+        tombstone (M2).
 
-        That of an incarnation that is alive rises with its checkpoints only, up to what it had confirmed.
+        The floor of a live incarnation rises only with its checkpoints, up to what they had confirmed.
         """
         needed: dict[str, int] = {}
         for _, assigned in self.partitions():

@@ -1,18 +1,18 @@
 """One incarnation of a node: from the start of its process to its end, or to its tombstone.
 
     run          join (rule 4), seal the predecessor (rule 16), serve until this incarnation is sealed
-    commit       something was appended to a log: commit it
-    heard        a heartbeat of a peer came in
-    delivers     whether deliveries and reads of a partition are allowed now (rule 25)
+    commit       commit bytes that were appended to a log
+    heard        receive a heartbeat of a peer
+    delivers     whether deliveries and reads of a partition are allowed (rule 25)
     move         hand partitions over (rule 20)
     leave        hand everything over and end
     propose      change topics, documents or other metadata
 
-After every metadata entry the node compares what it owns with what it has open: it closes what belongs to
-others and loads what is its own.  A partition is served only while the state says so, in the epoch in
-which it was loaded.
+After every metadata entry the node compares the partitions that it owns with those that it has open: it
+closes those of others and loads its own.  A partition is served only while the state assigns it to this
+node, in the epoch in which it was loaded.
 
-An incarnation never comes back: when ``run`` returns, the process ends or restarts with another id.
+An incarnation is never resumed: when ``run`` returns, the process ends or restarts with another id.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from penstock.cluster.core.objects import UNKNOWN, Store
 from penstock.cluster.core.sealing import Sealing
 
 RETRY_S: Final = 0.1
-DRAIN_S: Final = 0.005  # Between two looks whether a partition is drained.
+DRAIN_S: Final = 0.005  # Between two checks whether a partition is drained.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     incarnation: str
     confirmed: int  # WAL entries.
-    metadata: int  # The next entry, as far as the sender knows.
-    carried_out: int = 0  # Its broker is as the entries below this number say.
+    metadata: int  # The number of the next metadata entry, as far as the sender knows.
+    carried_out: int = 0  # Its broker has applied the entries below this number.
 
 
 class _Ended(Exception):  # noqa: N818 - it ends the tasks, and is not an error
@@ -98,14 +98,14 @@ class Node:
         self._checkpoints = Checkpoints(store, self.metadata, self.commits, host)
         self._collecting = Collecting(incarnation, store)
         self._deliver_ms: dict[Key, int] = {}  # Not before: the previous owner's lease (rule 25).
-        self._carried_out: dict[str, int] = {}  # By peer, as it has said last.
+        self._carried_out: dict[str, int] = {}  # By peer, from its last heartbeat.
         self._members: list[str] = []  # Those alive, and since when.
         self._members_ms = 0
-        self.on_carried_out: Callable[[], None] = lambda: None  # A peer has carried out more entries.
-        self._news = asyncio.Event()  # There are metadata that we have not read.
-        self._placement = 0  # The entry of an operator that we have followed last ...
+        self.on_carried_out: Callable[[], None] = lambda: None  # When a peer has carried out more.
+        self._news = asyncio.Event()  # Set when there are metadata entries to read.
+        self._placement = 0  # The last entry of an operator that this node has followed ...
         self._placed = asyncio.Event()  # ... and there is a newer one.
-        self._sealed = asyncio.Event()  # A checkpoint is wanted soon.
+        self._sealed = asyncio.Event()  # Set to write a checkpoint early.
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -160,16 +160,16 @@ class Node:
             self._news.set()
 
     def is_carried_out(self, number: int) -> bool:
-        """Whether the brokers of all live nodes are as the metadata entries below this number say."""
+        """Whether the brokers of all live nodes have applied the metadata entries below this number."""
         others = (name for name in self.state.alive() if name != self.incarnation)
         return all(self._carried_out.get(name, 0) >= number for name in others)
 
     def refresh(self) -> None:
-        """There may be metadata entries that this node has not applied."""
+        """Read the metadata log soon: there may be entries that this node has not applied."""
         self._news.set()
 
     def checkpoint_soon(self) -> None:
-        """Segments would be evicted if they were in the store, or a takeover would take long."""
+        """Write a checkpoint soon, to allow evictions or to shorten a takeover."""
         self._sealed.set()
 
     @property
@@ -178,11 +178,11 @@ class Node:
         return self.commits.next - self._checkpoints.cut
 
     def deliver_from_ms(self, key: Key) -> int:
-        """Until then the lease of the previous owner may last (rule 25)."""
+        """The time until which the lease of the previous owner may last (rule 25)."""
         return self._deliver_ms.get(key, 0)
 
     def delivers(self, key: Key) -> bool:
-        """May messages of a partition be delivered, and reads be answered (rule 25)?"""
+        """Whether messages of a partition may be delivered, and reads answered (rule 25)."""
         return (
             key in self.opened
             and self.commits.leased
@@ -190,7 +190,7 @@ class Node:
         )
 
     async def propose(self, make: Callable[[State], Change | None]) -> bool:
-        """Append a metadata entry, made from the newest state; False if ``make`` returned None."""
+        """Append the metadata entry that ``make`` computes from the newest state; False if it was None."""
         made = await self.metadata.propose(make)
         self.tell()
         return made
@@ -198,7 +198,7 @@ class Node:
     # Following the metadata.
 
     def _follow(self) -> None:
-        """Close what is not ours any more, load what is."""
+        """Close partitions of others, and load those of this node."""
         state, now_ms = self.state, self._clock.steady_ms()
         me = state.members.get(self.incarnation)
         if me is not None and me.tombstone is not None:
@@ -229,9 +229,9 @@ class Node:
         def opened() -> None:
             self.opened[key] = epoch
             if self.state.placement > epoch:
-                self._placed.set()  # An operator may have chosen another node meanwhile.
+                self._placed.set()  # An operator may have assigned another node in the meantime.
             if not self.state.owns(self.incarnation, key, epoch):
-                self._follow()  # It was taken away while it was being opened.
+                self._follow()  # It was reassigned while it was being opened.
 
         await self._loading.load(key, epoch, opened)
 
@@ -255,9 +255,9 @@ class Node:
         )
 
     async def _beat(self) -> None:
-        """Renew the lease, tell the peers, and look after them.
+        """Renew the lease, send heartbeats, and watch the peers.
 
-        A node that cannot reach the store says nothing, so that others take over; and it does not judge them.
+        A node that cannot reach the store sends nothing, so that others take over; and it seals no peers.
         """
         number, beat_ms = 0, 0
         while True:
@@ -293,7 +293,7 @@ class Node:
                     snapshot = await self.metadata.write_snapshot(snapshot)
 
     async def _balance(self) -> None:
-        """Move partitions to their favourites: once the members are stable, or when an operator says so."""
+        """Move partitions to their favourites: once the members are stable, or on an operator's request."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timing.balance_s):
@@ -308,7 +308,7 @@ class Node:
     # Handing over.
 
     async def move(self, targets: dict[Key, str]) -> None:
-        """Hand partitions over to their favourites, as far as they still are and are open here (rule 20)."""
+        """Hand partitions that are open here over to their favourites, if these are unchanged (rule 20)."""
         moving = {key: self.opened[key] for key in targets if key in self.opened}
         if not moving or not await self._drain(moving):
             return
@@ -332,8 +332,8 @@ class Node:
     async def leave(self) -> None:
         """Hand everything over and end this incarnation: one tombstone, one entry; ``run`` returns then.
 
-        What is appended after the drain, to a partition that was opened meanwhile, is rejected: the tombstone
-        might never find a free name behind a WAL that grows.
+        Appends after the drain, to a partition that was opened in the meantime, are rejected: behind a
+        growing WAL the tombstone might never find a free name.
         """
         await self._drain(dict(self.opened))
         self.commits.closed = True
@@ -343,9 +343,9 @@ class Node:
         self.tell()
 
     def _has_stopped(self, state: State) -> bool:
-        """Whether nothing of ours is delivered any more, by us or by previous owners.
+        """Whether no partition of this node is delivered any more, by it or by previous owners.
 
-        A partition that is being loaded may be open before we know that the entry was written.
+        A partition that is being loaded may be opened before this node knows that the entry was written.
         """
         now_ms = self._clock.steady_ms()
         return all(
@@ -357,7 +357,7 @@ class Node:
         )
 
     async def _drain(self, moving: dict[Key, int]) -> bool:
-        """Accept nothing more for these partitions, and wait until all of theirs is confirmed.
+        """Accept nothing more for these partitions, and wait until all their data is confirmed.
 
         Also wait for the lease of their previous owner: the next one will not, since this one has stopped.
         """

@@ -2,9 +2,9 @@
 
     wal/<incarnation>/<sequence>    one commit round of one incarnation, or the tombstone that ends its WAL
     meta/<number>                   one entry of the metadata log
-    snap/<number>                   the metadata state after so many entries; only speeds up a start
+    snap/<number>                   the metadata state after that many entries; only speeds up a start
     base/<incarnation>/<number>     one piece of a checkpoint
-    beat/<incarnation>              the incarnation's own report of how far it has come; overwritten
+    beat/<incarnation>              the progress report of an incarnation; overwritten
 
 Names under wal/, meta/ and base/ are only ever created, and never used again after a deletion (rules 1,
 22). The store that is passed in puts the cluster's generation in front of every name (rule 24).
@@ -25,14 +25,14 @@ from crc32c import crc32c
 from penstock.errors import CorruptionError, StoreRefused, StoreUnavailable
 
 VERSION: Final = 1
-HEADER_BYTES_MAX: Final = 512  # What the first lines of an object take, at most.
+HEADER_BYTES_MAX: Final = 512  # Upper bound for the first lines of an object.
 RETRY_S: Final = 0.05  # The first pause after a request without an answer; doubled each time ...
 RETRY_S_MAX: Final = 1.0  # ... up to this.
-UNKNOWN: Final = (StoreUnavailable, StoreRefused)  # Whether the request was carried out is not known.
+UNKNOWN: Final = (StoreUnavailable, StoreRefused)  # It is unknown whether the request was carried out.
 
 
 class Store(Protocol):
-    """``penstock.store.base.Store`` with coroutines; one of ``UNKNOWN`` is raised if there was no answer."""
+    """``penstock.store.base.Store`` as coroutines; raises one of ``UNKNOWN`` if there was no answer."""
 
     object_bytes_max: int
 
@@ -81,7 +81,7 @@ def wrap(kind: str, *payload: bytes) -> bytes:
 
 
 def unwrap(kind: str, name: str, data: bytes) -> bytes:
-    """The payload of an object; ``CorruptionError`` if it is not what its name and first line promise."""
+    """The payload of an object; ``CorruptionError`` if it does not match its name and first line."""
     head, _, payload = data.partition(b"\n")
     words = head.split(b" ")
     if len(words) != 4 or words[:2] != [b"penstock", kind.encode()]:
@@ -97,8 +97,8 @@ async def decide(store: Store, name: str, data: bytes) -> bool:
     """Create ``name``, and return whether it holds ``data``; the answer is final (rule 2).
 
     It never gives up and never changes the bytes, which contain a nonce (rule 3), because a request without
-    an answer may still be carried out at any later time.  An object that exists and then is missing was ours
-    and has been collected since, or its name is below the floor: creating it again does no harm.
+    an answer may still be carried out at any later time.  An object that exists and then is missing was
+    ours and has been collected, or its name is below the floor: creating it again does no harm.
     """
     pause_s = RETRY_S
     while True:

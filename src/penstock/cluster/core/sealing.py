@@ -1,9 +1,9 @@
-"""Ending the WAL of a failed incarnation, and knowing when to.
+"""Detects failed incarnations, and seals their WALs.
 
-Every node sends heartbeats to its peers (the driver calls ``heard``), and reports its progress in an
-object every ``BEAT_S``.  An incarnation is suspected when this node has not heard it for ``SUSPECT_MS``
-by its own steady clock, and its WAL has not advanced meanwhile (rule 13).  A node that hears from none
-of several peers is probably cut off itself: it trusts only the object, and waits for ``ISOLATED_MS``.
+Every node sends heartbeats to its peers (the driver calls ``heard``), and reports its progress in an object
+every ``BEAT_S``.  An incarnation is suspected when this node has not heard it for ``SUSPECT_MS`` by its own
+steady clock, and its WAL has not advanced in that time (rule 13).  A node that hears none of several peers
+is probably cut off itself: it relies only on the object, and waits for ``ISOLATED_MS``.
 
 Sealing (rule 14) puts a tombstone at the first free name of the WAL, and then writes ``Fence``, whose
 ``apply`` gives the partitions to others (rule 15).  Any number of nodes may do so at once: they all find
@@ -32,18 +32,18 @@ SUSPECT_MS: Final = 3000  # Of silence, if the machine is gone; ...
 REFUSED_MS: Final = 500  # ... if it refuses connections, because the process is gone.
 ISOLATED_MS: Final = 25_000
 RETRY_S: Final = 0.1
-LOOK_AHEAD: Final = 8  # Names of a WAL that are looked at together.
+LOOK_AHEAD: Final = 8  # Names of a WAL that are checked together.
 
 
 class Beat(msgspec.Struct):
-    """What an incarnation says about itself."""
+    """The progress report of an incarnation."""
 
     number: int
     confirmed: int
 
 
 class _Watch:
-    """What this node knows about a peer."""
+    """The state of a peer as this node has observed it."""
 
     def __init__(self, now_ms: int) -> None:
         self.heard_ms = now_ms  # A heartbeat, or an entry in its WAL.
@@ -78,7 +78,7 @@ class Sealing:
     # Suspicion.
 
     def heard(self, incarnation: str, confirmed: int) -> None:
-        """A heartbeat came from a peer."""
+        """Receive a heartbeat from a peer."""
         watch = self._watch(incarnation)
         watch.heard_ms = watch.direct_ms = self._clock.steady_ms()
         watch.refused = False
@@ -99,7 +99,7 @@ class Sealing:
         await self._store.overwrite(beat_name(self.incarnation), data)
 
     async def look(self, connected: bool) -> None:
-        """Seal the peers that have failed; none if this node has not been connected to the store."""
+        """Seal failed peers; none if this node has not reached the store itself."""
         state, now_ms = self._metadata.state, self._clock.steady_ms()
         peers = [name for name in state.alive() if name != self.incarnation]
         for gone in self._watches.keys() - set(peers):
@@ -117,7 +117,7 @@ class Sealing:
                     self.seal_soon(name)
 
     async def _advanced(self, name: str, watch: _Watch) -> bool:
-        """Whether a silent peer has reported or committed something since we looked last (rule 13)."""
+        """Whether a silent peer has reported or committed anything since the last check (rule 13)."""
         try:
             beat = await self._read_beat(name)
             before = sequence = max(watch.confirmed, beat.confirmed)
@@ -125,7 +125,7 @@ class Sealing:
                 sequence += LOOK_AHEAD
             sequence += ahead.index(False)
         except UNKNOWN:
-            return True  # We cannot see the store: that is no sign that the peer has failed.
+            return True  # The store cannot be reached, which says nothing about the peer.
         # Counted apart: a heartbeat may have come during a request, and the end must not be looked for above
         # a free name.
         watch.confirmed = max(watch.confirmed, sequence)
@@ -151,13 +151,13 @@ class Sealing:
     # Sealing.
 
     def seal_soon(self, incarnation: str) -> None:
-        """Seal an incarnation, unless that is under way."""
+        """Seal an incarnation, unless that is in progress."""
         if incarnation not in self._sealing and self._metadata.state.is_alive(incarnation):
             self._sealing.add(incarnation)
             self._spawn(self.seal(incarnation))
 
     async def seal(self, incarnation: str, clean: Callable[[State], bool] = lambda _: False) -> None:
-        """Put the tombstone, then write the fence; again if the floor has passed the tombstone."""
+        """Create the tombstone, then propose the fence; repeat if the floor has passed the tombstone."""
         while self._metadata.state.is_alive(incarnation):
             end = await self._put_tombstone(incarnation)
 
@@ -170,9 +170,10 @@ class Sealing:
         self._sealing.discard(incarnation)
 
     async def _put_tombstone(self, incarnation: str) -> int:
-        """Where the WAL ends: the first tombstone at or above the floor (rule 14).
+        """The end of the WAL: the first tombstone at or above the floor (rule 14).
 
-        Entries below the floor, and below what the incarnation knew to be confirmed, are there or were there.
+        Entries below the floor, and below the confirmed sequence that the incarnation reported, exist or
+        existed.
         """
         data = encode_tombstone(f"{self.incarnation}-{self._random.getrandbits(64):016x}")
         sequence = self._watch(incarnation).confirmed

@@ -1,15 +1,15 @@
 """WAL entries: the new bytes of all logs of an incarnation, committed by one create.
 
 The payload of an entry is a JSON header (the nonce of rule 3, and a list of slices), a newline, and the
-bytes of the slices, one behind the other.  A slice belongs to one log of one partition in one epoch (rule
-19); its bytes are record batches with the offsets that they have in that log.
+concatenated bytes of the slices.  A slice belongs to one log of one partition in one epoch (rule 19); its
+bytes are record batches with the offsets that they have in that log.
 
-A round that is larger than ``ENTRY_BYTES_MAX``, or than what the store takes as one object, becomes several
-entries: its payload is cut into parts, and the header of each says which part it is.  It is committed as a
-whole, since the order between logs is kept only within a round: parts without the last one count for nothing.
+A round that is larger than ``ENTRY_BYTES_MAX``, or than the store's object limit, becomes several entries:
+its payload is cut into parts, which are numbered in their headers.  It is committed as a whole, since the
+order between logs is kept only within a round: parts without the last one are ignored.
 
-A tombstone is an entry of another kind.  It ends the WAL: whatever stands at its sequence or above was
-never committed (rule 7).
+A tombstone is an entry of another kind.  It ends the WAL: entries at its sequence or above were never
+committed (rule 7).
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class Entry:
         self.part = header.part
         self.parts = header.parts
         self.payload = payload if header.parts > 1 else b""
-        self.whole: Entry | None = None  # In the last part: the round, once it was put together.
+        self.whole: Entry | None = None  # In the last part: the joined round.
         self._parts: dict[tuple[Key, int], list[tuple[Slice, memoryview]]] = {}
         view = memoryview(payload)
         at = 0
@@ -71,7 +71,7 @@ class Entry:
 
 
 class Joining:
-    """Puts rounds together from their parts, which follow each other in a WAL."""
+    """Joins the parts of rounds, which follow each other in a WAL."""
 
     def __init__(self) -> None:
         self._parts: list[Entry] = []
