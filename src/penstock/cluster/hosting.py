@@ -1,12 +1,12 @@
-"""The broker as the host of the cluster core: its logs in WAL entries and checkpoints, and back.
+"""Adapts the broker to the cluster core: its logs become WAL entries and checkpoints, and back.
 
     pack       the new bytes of every log of every open partition, between two steps of the broker
     cut        the same logs as far as they are packed, in pieces (``pieces.py``), and the journal's snapshot
-    receive    fills the folder of a partition from pieces and slices; ``open`` is the recovery of a crash
+    receive    fills the folder of a partition from pieces and slices; ``open`` runs crash recovery
     tend       evicts old segments that the store has (``cache.py``)
 
-The local disk is only a cache: an incarnation begins with an empty directory, and nothing of it is
-trusted later.
+The local disk is only a cache: an incarnation begins with an empty directory, and a later one does not
+trust it.
 
 Cost: a round looks at all logs that are open, about 0.2 us each, and ``cut`` and ``tend`` at all segments,
 some microseconds each.  A checkpoint has one new piece in memory at a time.
@@ -52,7 +52,7 @@ logger = logging.getLogger("penstock")
 SEGMENT_BYTES_MAX: Final = 32 << 20  # Some hundred milliseconds to upload or to fetch.
 GROWING_SHARE: Final = 4  # Segments that grow may take a quarter of the cache, ...
 SEALED_BYTES_MIN: Final = 1 << 20  # ... but small ones are not worth an object.
-TAKE_BYTES: Final = 1 << 40  # All of it: a round is consistent only as a whole.
+TAKE_BYTES: Final = 1 << 40  # All logs: a round is consistent only as a whole.
 
 
 class PackedLogs:
@@ -76,7 +76,7 @@ class BrokerHost:
         on_lost: Callable[[str], None],
     ) -> None:
         self.state = State()
-        self.committed_bytes = 0  # Since somebody set it to zero.
+        self.committed_bytes = 0  # Since it was last set to zero.
         self._incarnation = incarnation
         self.cache = core.state.files.archive = SegmentCache(core.state.files, store, spawn, on_lost)
         self._core = core
@@ -85,7 +85,7 @@ class BrokerHost:
         self._spawn = spawn
         self._open: dict[Key, Partition] = {}  # Also those that are closing.
         self._closing: dict[Key, Awaitable[None]] = {}
-        self._reopening: dict[Key, bool] = {}  # False: it is to be closed again as soon as it is open.
+        self._reopening: dict[Key, bool] = {}  # False: close it again as soon as it is open.
         self._resumed: dict[Key, Awaitable[None]] = {}  # The same partitions.
         self._loading: set[Key] = set()
         self._received: dict[Key, str] = {}  # The directories of partitions that were loaded here.
@@ -97,7 +97,7 @@ class BrokerHost:
     def pack(self) -> PackedLogs | None:
         packed = PackedLogs()
         for name, topic in self._core.state.topics.items():
-            for partition in topic.partitions.owned:  # Also one whose opening waits for this round.
+            for partition in topic.partitions.owned:  # Also those whose opening waits for a round.
                 self._open[name, partition.number] = partition
         for key, partition in self._open.items():
             for kind, log in logs_of(partition):
@@ -110,7 +110,7 @@ class BrokerHost:
         return packed if packed.parts else None
 
     def _slice_of(self, log: Log) -> LogSlice | None:
-        """What is new in a log; one that cannot be read takes no more, and the others go on."""
+        """The new bytes of a log; one that cannot be read accepts no more, and the others continue."""
         if log.failed is not None:
             return None
         try:
@@ -118,7 +118,7 @@ class BrokerHost:
         except PenstockError as error:
             logger.error("what was written to %s cannot be committed: %s", log.path, error)  # noqa: TRY400 - it says why.
             log.reject(error)
-            asyncio.get_running_loop().call_soon(self._commit.settled)  # Who waits for it hears of that.
+            asyncio.get_running_loop().call_soon(self._commit.settled)  # Waiters get this error.
             return None
 
     def confirm(self, packed: PackedLogs) -> None:
@@ -151,23 +151,23 @@ class BrokerHost:
 
     def _check_owner(self, key: Key, epoch: int) -> None:
         if not self.state.owns(self._incarnation, key, epoch):
-            raise TopicNotFound(topic=key[0])  # It was deleted before it was created here.
+            raise TopicNotFound(topic=key[0])  # The topic was deleted before it was created here.
 
     def _knows(self, key: Key) -> bool:
-        """Whether the broker has a partition, and of the topic that the metadata mean, not of one before."""
+        """Whether the broker has a partition of the current topic, not of an earlier one of that name."""
         topic, wanted = self._core.state.topics.get(key[0]), self.state.topics.get(key[0])
         if topic is None or wanted is None or topic.id.hex() != wanted.id:
             return False
         return key[1] < len(topic.partitions)
 
     async def opened(self, key: Key, epoch: int) -> None:
-        """Recover a partition whose files are there, and serve it."""
+        """Recover a partition whose files are complete, and serve it."""
         from_ms = self.deliver_from_ms(key)
         while True:
             try:
                 await self._driver.run(self._core.open_partition(*key, epoch, from_ms))
                 break
-            except NotCached as missing:  # The state of a group needs old messages.
+            except NotCached as missing:  # Restoring a group needs old messages.
                 await self._driver.run(
                     fetched(self._core.state.files, self._core.state.clock.steady_ms(), missing)
                 )
@@ -189,7 +189,7 @@ class BrokerHost:
         self._loading.discard(key)
 
     def _is_mine(self, key: Key) -> bool:
-        """Whether a partition may be opened here again with the files that it has."""
+        """Whether a partition may be reopened here with its local files."""
         assigned = self.state.partition(key)
         return assigned is not None and assigned.owner == self._incarnation
 
@@ -203,7 +203,7 @@ class BrokerHost:
         try:
             await self._driver.run(self._core.close_partition(*key, *self.state.owner_of(key)))
         except PenstockError:
-            pass  # What was not committed is not: who waited for it knows.
+            pass  # Uncommitted data is lost: its waiters have got an error.
         finally:
             del self._open[key], self._closing[key]
         if self._knows(key) and not self._core.state.closed:
@@ -223,7 +223,7 @@ class BrokerHost:
             if self._reopening[key]:
                 await self.opened(key, epoch)
         except PenstockError as error:
-            if self._is_mine(key):  # Nobody else would serve it.
+            if self._is_mine(key):  # No other node would serve it.
                 logger.error("%s:%d cannot be opened again: %s", *key, error)  # noqa: TRY400 - it says why.
                 self.cache.lost(f"{key[0]}:{key[1]}")
         finally:
@@ -245,25 +245,25 @@ class BrokerHost:
             return None
         journal = partition.journal
         if journal is not None and journal.snapshot_end > journal.log.taken:
-            return None  # The snapshot has what is in no entry yet.
+            return None  # The snapshot contains data that is in no entry yet.
         assigned = self.state.partition(key)
         known = assigned.base if assigned is not None else []
         try:
             parts = _small_parts(partition, known)
             for kind, log in logs_of(partition):
                 parts += self._log_parts(partition, kind, log, known)
-        except PenstockError:  # A file is damaged: WAL entries have what was in it.
+        except PenstockError:  # A file is damaged: WAL entries have its contents.
             return None
         return parts
 
     def _log_parts(self, partition: Partition, kind: str, log: Log, known: list[Piece]) -> list[Part]:
-        """One part for each sealed segment, and those of the growing one, as far as they are packed."""
+        """One part for each sealed segment, and those of the growing one, up to the packed end."""
         files, pairs = partition.topic.files, {(piece.file, piece.identity) for piece in known}
         parts: list[Part] = []
         for segment in log.segments():
             if segment.sealed and segment.next_offset <= log.taken:
                 parts += self._sealed(partition, kind, log, segment).parts(files, pairs)
-            elif 0 < log.taken >= segment.base_offset:  # Else all of it is newer than what is packed.
+            elif 0 < log.taken >= segment.base_offset:  # Else it is newer than the packed end.
                 parts += growing_parts(kind, log, segment, known)
         return parts
 
@@ -282,7 +282,7 @@ class BrokerHost:
         if partition is None:
             return False
         if partition.log.config.durability == "memory":
-            return True  # Nothing of it is ever there, and nothing that is appended is more durable.
+            return True  # A log in memory is never in the store, and an append to it is never durable.
         stored = {segment.base_offset for segment, _ in self._uploaded((topic, number), partition)}
         return all(each.base_offset in stored for each in partition.log.segments() if each.base_offset < end)
 
@@ -291,7 +291,8 @@ class BrokerHost:
     def tend(self, cache_bytes: int) -> bool:
         """Evict segments if the logs take more than ``cache_bytes``; 0 means no limit.
 
-        Returns whether a checkpoint would help, because what could be evicted is not in the store yet.
+        Returns whether a checkpoint would help, because segments that could be evicted are not in the store
+        yet.
         """
         self._remove_others()
         excess = -cache_bytes
@@ -317,7 +318,7 @@ class BrokerHost:
         return excess > 0 and (self._seal_large(cache_bytes) or waiting)
 
     def _uploaded(self, key: Key, partition: Partition) -> list[tuple[SegmentInfo, bool]]:
-        """The segments of the data log that the store has, which the cache gets, and those that are here."""
+        """The segments of the data log in the store, which are given to the cache, and those on disk."""
         assigned = self.state.partition(key)
         if assigned is None or key in self._closing:
             return []
@@ -345,7 +346,7 @@ class BrokerHost:
         return sealed
 
     def _remove_others(self) -> None:
-        """Remove the files of partitions that this node had, and does not own any more."""
+        """Remove the files of partitions that this node no longer owns."""
         for key, directory in list(self._received.items()):
             topic = self._core.state.topics.get(key[0])
             here = key in self._open or key in self._closing or key in self._loading
@@ -370,7 +371,7 @@ class BrokerHost:
         self.follow_owners()
 
     def follow_owners(self) -> None:
-        """Tell the broker the owners of partitions that are not here, and the coordinators of groups."""
+        """Update the broker's owners of remote partitions, and its coordinators of groups."""
         for name, topic in self.state.topics.items():
             known = self._core.state.topics.get(name)
             count = 0 if known is None else min(len(known.partitions), len(topic.partitions))
@@ -380,7 +381,7 @@ class BrokerHost:
 
 
 class IncomingPartition(PartitionFiles):
-    """A partition that is being loaded, with what was applied to it so far."""
+    """A partition that is being loaded."""
 
     def __init__(self, host: BrokerHost, core: Core, key: Key, epoch: int) -> None:
         topic = core.state.any_topic(key[0])
@@ -392,7 +393,7 @@ class IncomingPartition(PartitionFiles):
         host.cache.forget_below(self.directory)
 
     def leaves(self, piece: Piece) -> bool:
-        """Old segments stay in the store, if their index is here (rule 17: that is what opening needs)."""
+        """Old segments stay in the store, if their index is local, because opening needs it (rule 17)."""
         segment = parse(piece.file)
         if segment is None or not segment.is_sealed_data:
             return False
@@ -433,7 +434,7 @@ def _small_parts(partition: Partition, known: list[Piece]) -> list[Part]:
     files, parts = partition.topic.files, []
     for name in SMALL_FILES:
         if name == DIGEST and partition.snapshot_end > partition.log.taken:
-            # It knows of what is in no entry yet; the last one is not wrong.
+            # The current one covers data that is in no entry yet; the last one is still valid.
             parts += [
                 Part(piece.file, piece.identity, lambda: None) for piece in known if piece.file == DIGEST
             ]

@@ -3,12 +3,12 @@
     check the store, and that it belongs to this cluster       each mistake has its own error
     listen for peers
     join                   the metadata log then says which partitions are this node's
-    route                  what clients ask of this node goes to the owners
-      ...                  until the server stops, or others have sealed this node
+    route                  requests of clients go to the owners
+      ...                  until the server stops, or other nodes seal this one
     leave                  hand partitions over, end the WAL
 
-The data directory is a cache: it begins empty with every start, because nothing in it is trusted.  A node
-that others have sealed, since they could not reach it, has lost nothing and must restart (``sealed``).
+The data directory is a cache: it is emptied at every start, because its contents are not trusted.  A node
+that others have sealed because they could not reach it has lost nothing, and must restart (``sealed``).
 """
 
 import asyncio
@@ -61,26 +61,26 @@ from penstock.wire.native_bodies import decode_body, encode_body
 
 CACHE: Final = "cache"  # The folder in the data directory.
 INCARNATION_BYTES: Final = 8
-STORE_S: Final = 1.0  # Between two attempts to reach a store that is away.
+STORE_S: Final = 1.0  # Between two attempts to reach an unavailable store.
 JOIN_S_MAX: Final = 60.0
 LEAVE_S_MAX: Final = 10.0
 CLOCKS_S_MAX: Final = 30
-# Of changes, in bytes and in WAL entries: then a checkpoint is written before its time (rule 26), so that a
-# takeover reads no more than that.
+# After changes of this size, in bytes and in WAL entries, a checkpoint is written early (rule 26), to bound
+# what a takeover reads.
 CHECKPOINT_BYTES: Final = 64 << 20
 CHECKPOINT_ENTRIES: Final = 4000
-TEND_S: Final = 1.0  # Between two looks at the size of the cache.
+TEND_S: Final = 1.0  # Between two checks of the size of the cache.
 PEER_CONNECTIONS_MAX: Final = 1000
 
 logger = logging.getLogger("penstock")
 
 
 class MemberHost(BrokerHost):
-    """The broker of this node, which tells routing who owns what."""
+    """The broker of this node, which keeps the owner table of routing current."""
 
     owners: MetadataOwners
     timeline: Timeline
-    forget: Callable[[int, NodeAddress], None]  # Nobody answers there any more.
+    forget: Callable[[int, NodeAddress], None]  # That node no longer answers.
     _alive: frozenset[str] | set[str] = frozenset()
 
     def follow_owners(self) -> None:
@@ -110,10 +110,10 @@ class ClusterMember:
     """One start of a node; ``frontends/serve.py`` opens and closes it."""
 
     def __init__(self, config: ServerConfig, *, patient: bool = False) -> None:
-        self._patient = patient  # Wait for a store that is away, instead of refusing to start.
+        self._patient = patient  # Wait for an unavailable store, instead of refusing to start.
         self.on_end: Callable[[], None] = lambda: None  # This incarnation is sealed: the process must end.
         self.sealed = False  # Other nodes have ended it.
-        self.failed = False  # It could not go on, for a reason that is in the log.
+        self.failed = False  # It could not continue; the reason is in the log.
         self._ended = asyncio.Event()
         self._config = config
         self._clock: Clock = SystemClock()
@@ -124,7 +124,7 @@ class ClusterMember:
 
     async def open(self, settings: BrokerConfig, addresses: Addresses) -> EmbeddedAsyncBroker:
         """Join the cluster; the broker that clients of this node use."""
-        self._loop = asyncio.get_running_loop()  # For what threads report.
+        self._loop = asyncio.get_running_loop()  # For reports from threads.
         cluster = self._config.cluster
         inner, identity = await self._reach_store()
         self._store = ThreadedStore(inner, identity.prefix)
@@ -311,7 +311,7 @@ class ClusterMember:
             await asyncio.sleep(TEND_S)
             try:
                 full = self._host.tend(self._config.cluster.cache_bytes)
-            except PenstockError as error:  # Such as a full disk: it goes on when there is room.
+            except PenstockError as error:  # Such as a full disk: it continues when there is room.
                 logger.warning("the cache cannot be kept within its limit: %s", error)
                 full = True
             committed = self._host.committed_bytes >= CHECKPOINT_BYTES
@@ -320,17 +320,17 @@ class ClusterMember:
                 self.node.checkpoint_soon()
 
     def _lost(self, path: str) -> None:
-        """A local file is damaged that the store cannot replace: start again with an empty cache."""
+        """A local file is damaged that the store cannot replace: restart with an empty cache."""
         if not self._cache_lost:
             self._cache_lost = True
             logger.error("%s is damaged or lost; this node starts again with an empty cache", path)
             self._loop.call_soon_threadsafe(lambda: self._spawn(self.node.leave()))
 
     async def _check_peers(self) -> None:
-        """Refuse to join with the number of a node that runs, or with a clock far from the others'."""
+        """Refuse to join with the number of a running node, or with a clock far from the others'."""
         await self.node.metadata.start()
         check_left(self.node.state, self._config.cluster.name)
-        SystemFiles().remove_tree(f"{self._config.server.data}/{LEAVING}")  # It was given up: nobody left.
+        SystemFiles().remove_tree(f"{self._config.server.data}/{LEAVING}")  # Of an abandoned leave.
         for name in self.node.state.alive():
             member = self.node.state.members[name]
             found = await presence(self._peers, member.node, address_of(member.address))
@@ -379,7 +379,7 @@ class ClusterMember:
     # Heartbeats.
 
     def _broadcast(self, beat: Heartbeat) -> None:
-        """Tell all peers; one that cannot be reached is noticed, and tried again with the next one."""
+        """Send a heartbeat to all peers; an unreachable one is noted, and retried with the next heartbeat."""
         for name in self.node.state.alive():
             if name != self.node.incarnation:
                 member = self.node.state.members[name]

@@ -1,6 +1,6 @@
-"""The pieces of a partition's checkpoint: which bytes of which segment are in which object (rule 26).
+"""The pieces of a partition's checkpoint: how segments are divided into objects (rule 26).
 
-    data/<base>              a sealed segment, as its file is
+    data/<base>              a sealed segment, an unchanged copy of its file
     data/<base>.index        its index, and
     data/<base>.lanes        its lanes: a partition is opened with these, without its old segments
     data/<base>/<position>   a part of the segment that is still growing; the parts follow each other
@@ -8,14 +8,14 @@
     intents/...              the same, with partition 0: the staged publishes of its topic
     start, digest, journal/snapshot     small files
 
-A checkpoint uploads only what is new.  The growing segment is in parts, each at least as large as all that
-follow it: what is new is joined with the parts before it that are not larger.  So there are few parts, and
-each byte is uploaded a few times at most (as often as the segment doubles), and once more when the segment is
-sealed.
+A checkpoint uploads only new data.  The growing segment is in parts, each at least as large as all that
+follow it: new data is joined with the preceding parts that are not larger.  So there are few parts, and
+each byte is uploaded a few times at most (as often as the segment doubles), and once more when the segment
+is sealed.
 
-An empty growing segment is a piece, too: it says where the log continues.
+An empty growing segment is a piece, too: its name is the offset at which the log continues.
 
-``PartitionFiles`` puts them together again, and appends the slices of WAL entries.
+``PartitionFiles`` reassembles them, and appends the slices of WAL entries.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ Span = tuple[int, int]  # Positions in a segment: from, and up to.
 
 
 class SegmentPiece(NamedTuple):
-    """What the name of a piece says, if it is of a segment."""
+    """The parsed name of a piece of a segment."""
 
     kind: str
     base: int
@@ -50,7 +50,7 @@ class SegmentPiece(NamedTuple):
 
     @property
     def is_sealed_data(self) -> bool:
-        """Whether it is all of a segment of messages, which may stay in the store until somebody reads it."""
+        """Whether it is a complete segment of messages, which may stay in the store until it is read."""
         return self.kind == DATA and self.ending == LOG and self.position is None
 
     def path(self, directory: str) -> str:
@@ -66,7 +66,7 @@ def log_folder(directory: str, kind: str) -> str:
 
 
 def parse(file: str) -> SegmentPiece | None:
-    """The segment that a piece is of; None: it is a small file."""
+    """The segment that a piece belongs to; None: it is a small file."""
     kind, _, rest = file.partition("/")
     if kind not in KINDS:
         return None
@@ -80,7 +80,7 @@ def parse(file: str) -> SegmentPiece | None:
 
 
 def spans(known: Iterable[Span], end: int) -> list[Span]:
-    """How a segment that has grown to ``end`` is split, if the store has the ``known`` parts of it."""
+    """Split a segment that has grown to ``end``, given its ``known`` parts in the store."""
     parts: list[Span] = []
     for start, upto in sorted(known):
         if start == (parts[-1][1] if parts else 0) and start < upto <= end:
@@ -94,7 +94,7 @@ def spans(known: Iterable[Span], end: int) -> list[Span]:
 
 
 class SealedSegment(NamedTuple):
-    """A segment that does not change any more, unless it is rewritten: then it gets another identity."""
+    """A segment that no longer changes, unless it is rewritten: then it gets another identity."""
 
     kind: str
     log: Log
@@ -104,7 +104,7 @@ class SealedSegment(NamedTuple):
     is_current: Callable[[], bool]
 
     def parts(self, files: Files, known: set[tuple[str, str]]) -> list[Part]:
-        """Its index first: who has it need not download the segment."""
+        """Its index first: with it a node need not download the segment."""
         base = self.info.base_offset
         name = f"{self.kind}/{base}"
         parts = []
@@ -120,12 +120,12 @@ class SealedSegment(NamedTuple):
 
 
 def small_identity(data: bytes) -> str:
-    """That of a small file; a longer one begins with its checksum."""
+    """The identity of a small file; a longer one begins with its checksum."""
     return data.hex() if len(data) < 64 else data[:4].hex()
 
 
 def growing_parts(kind: str, log: Log, segment: SegmentInfo, known: Iterable[Piece]) -> list[Part]:
-    """The last segment, or one that is not in WAL entries as a whole yet, as far as it is."""
+    """The packed part of the last segment, or of one that is not completely in WAL entries yet."""
     base, end = segment.base_offset, log.taken_size(segment)
     mine = [piece.identity.split("-") for piece in known if piece.file.startswith(f"{kind}/{base}/")]
     return [
@@ -139,12 +139,12 @@ def growing_parts(kind: str, log: Log, segment: SegmentInfo, known: Iterable[Pie
 def _read(read: Callable[[], bytes | None]) -> bytes | None:
     try:
         return read()
-    except PenstockError:  # It is damaged, or gone, which was reported for repair.
+    except PenstockError:  # It is damaged or missing, which was reported for repair.
         return None
 
 
 class PartitionFiles:
-    """The files of a partition that is being put together; ``close`` when all of it is there."""
+    """The files of a partition that is being assembled; ``close`` when it is complete."""
 
     def __init__(self, files: Files, directory: str, config: LogConfig) -> None:
         self.directory = directory
@@ -185,7 +185,7 @@ class PartitionFiles:
         self._log(log).append_slice(bytes(batches))
 
     def close(self) -> None:
-        """Write the small files, which say things about the logs, when these are complete."""
+        """Write the small files, which describe the logs, when these are complete."""
         for log in self._logs.values():
             log.close()
         for name, data in self._small.items():

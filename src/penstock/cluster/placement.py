@@ -1,8 +1,8 @@
-"""Which moves would even out a cluster: each node owns about as many partitions, and of each topic, too.
+"""Computes moves that balance a cluster: nodes own about the same number of partitions, also of each topic.
 
-Greedy: partitions whose owner is not among the nodes go to the node that has least.  As long as one node has
-two partitions more than another, one of them moves, from the topic that the two share most unevenly.  Few
-partitions move, because those of nodes that have their share stay where they are.
+Greedy: partitions whose owner is not among the nodes go to the node with the fewest.  While one node has
+two partitions more than another, one of them moves, from the topic that is distributed most unevenly
+between the two.  Few partitions move, because nodes keep the partitions of their fair share.
 
 Cost: partitions times nodes; some 50 ms for 10,000 partitions that are all on one of ten nodes.
 """
@@ -14,9 +14,9 @@ from penstock.cluster.core.metadata import Key
 
 
 def balanced(owners: Mapping[Key, int], nodes: Iterable[int]) -> dict[Key, int]:
-    """The node for every partition; the owners of those that need not move are unchanged.
+    """The balanced owner of every partition; partitions that need not move keep their owners.
 
-    ``owners`` has the node that owns each partition now, perhaps none of ``nodes``.
+    ``owners`` has the current owner of each partition, which may be none of ``nodes``.
     """
     placed = dict(owners)
     counts = dict.fromkeys(sorted(nodes), 0)

@@ -1,8 +1,8 @@
-"""The operations of a node, for itself and its peers, which wait for old messages that are not cached.
+"""The operations of a node, for itself and its peers, that wait for old messages that are not cached.
 
 A read that needs a segment that is not on this node's disk raises ``NotCached`` before it has any effect
-(``log/archive.py``).  These operations only read, or may be repeated: each is begun again when the segment
-has come, for up to ``READ_MS_MAX``.  Consumers, compaction and redrives wait on their own.
+(``log/archive.py``).  These operations only read, or may be repeated: each is restarted when the segment
+has been fetched, for up to ``READ_MS_MAX``.  Consumers, compaction and redrives have their own waits.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock.broker.steps import Steps, fetched
 from penstock.errors import NotCached, PenstockError
 from penstock.model.message import Receipt
 
-READ_MS_MAX: Final = 20_000  # Some hundred megabytes over a slow line; then the client gets the error.
+READ_MS_MAX: Final = 20_000  # Some hundred megabytes over a slow link; then the client gets the error.
 
 
 class CachedOperations(LocalOperations):
@@ -42,7 +42,7 @@ class CachedOperations(LocalOperations):
     def append_batches(
         self, topic: str, version: int, batches: list[tuple[int, bytes]], wait: bool
     ) -> Steps[list[Receipt | PenstockError]]:
-        """A producer's repeat is compared with what it repeats, which may have to be fetched."""
+        """A producer's retry is compared with the original batch, which may have to be fetched."""
         state = self._core.state
         until_ms = state.clock.steady_ms() + READ_MS_MAX
         answers = yield from super().append_batches(topic, version, batches, wait)

@@ -1,11 +1,11 @@
 """The registry of a node: topics, documents and counters are entries of the metadata log.
 
-A change proposes an entry and returns when this node has applied it, so that its caller sees it.  A
-change of topics also waits until the other nodes have carried it out, for up to ``PEERS_MS_MAX``; and a node
-reads the log to its end before it calls a topic unknown.  So a program may create a topic through one node
-and use it through another.  ``following.py`` carries out on this node what the entries say.
+A change proposes an entry and returns when this node has applied it, so that its caller sees it.  A change
+of topics also waits until the other nodes have carried it out, for up to ``PEERS_MS_MAX``; and a node reads
+the log to its end before it reports a topic as unknown.  So a program may create a topic through one node
+and use it through another.  ``following.py`` applies the entries to this node's broker.
 
-Producer ids are reserved in blocks of ``PRODUCERS``, ahead of time: giving one out never waits for the store.
+Producer ids are reserved in blocks of ``PRODUCERS``, ahead of time: allocating one never waits for the store.
 """
 
 from collections.abc import Callable
@@ -41,11 +41,11 @@ from penstock.errors import (
 )
 
 PROPOSE_MS_MAX: Final = 30_000
-PEERS_MS_MAX: Final = 2000  # One that has not carried out a change by then is slow, or has failed.
+PEERS_MS_MAX: Final = 2000  # A node that has not carried out a change by then is slow, or has failed.
 REFRESH_MS_MAX: Final = 15_000
-STORED_MS_MAX: Final = 120_000  # For a checkpoint with what a restore has put back.
+STORED_MS_MAX: Final = 120_000  # For a checkpoint that contains restored segments.
 STORED_LOOK_MS: Final = 200
-APPLIED_MS: Final = 20  # How often to look whether this node has carried out an entry.
+APPLIED_MS: Final = 20  # Between two checks whether this node has carried out an entry.
 PRODUCERS: Final = 1000
 PRODUCERS_LOW: Final = 500  # Then the next block is reserved.
 TOPIC_ID_BITS: Final = 128
@@ -79,8 +79,8 @@ class ClusterRegistry:
         )
         self._producers: list[range] = []
         self._reserving = False
-        self._reads = 0  # How often the log was read to its end for ``refresh_topic``: begun ...
-        self._reads_done = 0  # ... and done.
+        self._reads = 0  # Reads of the log to its end for ``refresh_topic``: started ...
+        self._reads_done = 0  # ... and finished.
         self._reading = False
 
     async def start(self) -> None:
@@ -94,7 +94,7 @@ class ClusterRegistry:
         return self._owners.coordinator_of(group)[1]
 
     def check_coordinator(self, group: str, epoch: int) -> None:
-        """Commits of an earlier coordinator are refused; those of a later one wait until it is known here.
+        """Refuse commits of an earlier coordinator; those of a later one wait until this node knows it.
 
         So the commits of a coordinator never follow those of its successor on any partition: an owner that
         has accepted one of the successor's has applied the entry that appointed it, and so has every
@@ -160,7 +160,7 @@ class ClusterRegistry:
             yield Arrival(self._owners, self._clock.steady_ms() + APPLIED_MS)
 
     def refresh_topic(self, name: str) -> Steps[None]:
-        """Refresh with one request to the store at a time, for any number of topics."""
+        """Refresh any number of topics with one request to the store at a time."""
         wanted, until_ms = self._reads + 1, self._clock.steady_ms() + REFRESH_MS_MAX
         while self._reads_done < wanted:
             if self._clock.steady_ms() >= until_ms:
@@ -177,13 +177,13 @@ class ClusterRegistry:
             await self._node.metadata.catch_up()
             self._reads_done = self._reads
         except UNKNOWN:
-            pass  # Who waits begins again.
+            pass  # Waiters start again.
         finally:
             self._reading = False
             self._owners.changed()
 
     def store_segments(self, topic: str, number: int, end: int) -> Steps[None]:
-        """The next checkpoint has them; an owner that is lost before has changed nothing."""
+        """Wait for the next checkpoint, which has them; an owner lost before has changed nothing."""
         until_ms = self._clock.steady_ms() + STORED_MS_MAX
         while not self._stored(topic, number, end):
             owner, epoch = self.owner(topic, number)

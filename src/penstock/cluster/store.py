@@ -1,7 +1,7 @@
 """A blocking store as coroutines, for the event loop of a node.
 
-Requests run in threads of their own, ``REQUESTS_MAX`` at a time; more wait.  Every name gets a prefix with
-the cluster's generation (rule 24), so that a restored store does not mix with what it was before.
+Requests run in a thread pool, ``REQUESTS_MAX`` at a time; more wait.  Every name gets a prefix with the
+cluster's generation (rule 24), so that a restored store does not mix with its former contents.
 
 A request that is cancelled still runs to its end in its thread: its outcome is then unknown, as after a lost
 response, which is what callers expect of it (rule 2).
@@ -48,7 +48,7 @@ class ThreadedStore:
         await self._run(lambda: self._inner.overwrite(self._prefix + name, data))
 
     def stop(self) -> None:
-        """End the threads; requests that run are not waited for.  The store stays open."""
+        """End the threads without waiting for running requests.  The store stays open."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:

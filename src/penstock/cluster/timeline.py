@@ -1,4 +1,4 @@
-"""How long it took until partitions that were assigned to this node were open.
+"""Measures how long partitions take to open after they were assigned to this node.
 
 All partitions that one metadata entry gives to this node are one ``Takeover``: after a failure, a planned
 move, or a start.  New partitions of a new topic have no previous owner and are not counted.
@@ -16,7 +16,7 @@ KEPT_MAX: Final = 20
 
 class Timeline:
     def __init__(self, node: int, clock: Clock) -> None:
-        self.counts = {True: 0, False: 0}  # Of takeovers that ended, by whether they were clean.
+        self.counts = {True: 0, False: 0}  # Finished takeovers, by whether they were clean.
         self._node = node
         self._clock = clock
         self._running: dict[tuple[int, str], _Running] = {}  # By epoch and previous owner.
@@ -40,7 +40,7 @@ class Timeline:
         self._running[place].left.add(key)
 
     def end(self, key: Key, *, opened: bool) -> None:
-        """The partition is open, or this node does not own it any more."""
+        """The partition is open, or this node no longer owns it."""
         for place, running in list(self._running.items()):
             if key in running.left:
                 running.left.discard(key)
@@ -64,7 +64,7 @@ class Timeline:
             )
 
     def takeovers(self) -> list[Takeover]:
-        """The last ones, the newest first."""
+        """The last takeovers, newest first."""
         return list(self._ended)
 
 
