@@ -5,9 +5,9 @@
     objects.py      s3:// gs:// az://   object storage, through obstore
     postgresql.py   postgresql://    a table, through psycopg
     etcd.py         etcd://          etcd, through its JSON gateway
-    idle.py         connections between two calls
-    opening.py      from a URL to a store
-    probe.py        whether a store is safe to commit to (rule 27)
+    idle.py         idle connections
+    opening.py      opens the store of a URL
+    probe.py        checks whether a store is safe to commit to (rule 27)
 
 The broker does not import this package.  Rule numbers refer to docs/cluster.md.
 """

@@ -1,8 +1,8 @@
 """The five operations of a store.
 
-A cluster needs one guarantee above all: of all ``create`` calls for a name, by any process at any time,
-exactly one succeeds, and from then on every ``get`` returns its bytes (rule 1).  Names under ``wal/`` and
-``meta/`` are never deleted and created again (rule 22), so that a late request cannot succeed twice.
+A cluster relies on one guarantee: of all ``create`` calls for a name, by any process at any time, exactly
+one succeeds, and from then on every ``get`` returns its bytes (rule 1).  Names under ``wal/`` and ``meta/``
+are never deleted and created again (rule 22), so that a late request cannot succeed twice.
 
 All methods block, may be called from several threads at once, and give up after ``REQUEST_S``.  A store does
 not retry: ``StoreUnavailable`` means that the outcome is unknown, and the caller decides (rule 2).
@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 from penstock.errors import InvalidValue
 
-REQUEST_S: Final = 10  # A request without an answer has an unknown outcome after so long.
+REQUEST_S: Final = 10  # After this time the outcome of an unanswered request is unknown.
 NAME_LENGTH_MAX: Final = 512
 OBJECT_BYTES_MAX: Final = (
     64 << 20
-)  # What any store here can take; some take less (``Store.object_bytes_max``).
+)  # Upper bound for all stores; some accept less (``Store.object_bytes_max``).
 # A part begins with a letter or digit, so that no name is hidden, relative or a temporary file of a store.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*(/[A-Za-z0-9][A-Za-z0-9._=-]*)*")
 
@@ -30,7 +30,7 @@ class Store(Protocol):
     def create(self, name: str, data: bytes) -> bool:
         """Write ``name`` if there is no such object; False if there is one.
 
-        When this returns, the object that has the name, whichever it is, survives a power failure.
+        When this returns, the object with this name, whether new or not, survives a power failure.
         """
         ...
 

@@ -1,10 +1,11 @@
-"""A store in a directory: for a laptop, for tests, and for NFSv4 that is mounted hard.
+"""A store in a directory: for a laptop, for tests, and for NFSv4 with hard mounts.
 
     create   write .tmp/<random>, fdatasync, link to the name (fails if it exists), fsync its directory
 
-``link`` is atomic also on NFS, where its answer may be lost and the repeated request then finds its own
-link: the temporary file has two links in that case, which is how a success is recognised.  The directory is
-synced before ``create`` reports a name as taken, too: the process that made the link may not have got to it.
+``link`` is atomic on NFS, too.  If its answer is lost there, the repeated request finds its own link; the
+temporary file then has two links, which shows that the first request succeeded.  The directory is also
+synced before ``create`` reports a name as taken, because the process that made the link may have crashed
+before its sync.
 
 A crash leaves temporary files behind; they are removed when the store is opened, once they are an hour old.
 A create costs one fdatasync and one directory fsync, 0.5 ms on a local disk.
@@ -22,7 +23,7 @@ from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.store.base import OBJECT_BYTES_MAX, check_name
 
 TEMPORARY: Final = ".tmp"
-TEMPORARY_AGE_S: Final = 3600  # Nobody writes one object for so long.
+TEMPORARY_AGE_S: Final = 3600  # Far longer than writing one object takes.
 DENIED: Final = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
@@ -52,15 +53,15 @@ class DirectoryStore:
     def _link(self, temporary: Path, path: Path) -> bool:
         """Link a file to its name; False if the name is taken.
 
-        Few calls, since after each one a thread may have to wait for the event loop's turn to end.
+        It makes few calls, since after each one a thread may have to wait for the event loop's turn to end.
         """
         try:
             try:
                 os.link(temporary, path)
             except FileNotFoundError:
-                self._make_above(path)  # Unless somebody else has done so meanwhile.
+                self._make_above(path)  # Unless another writer has done so in the meantime.
                 os.link(temporary, path)
-        except FileExistsError:  # Perhaps by a repeated request of ours: see the top of the module.
+        except FileExistsError:  # Perhaps by this request's first attempt: see the top of the module.
             return temporary.stat().st_nlink > 1
         return True
 
@@ -97,7 +98,7 @@ class DirectoryStore:
         pass
 
     def _make_above(self, path: Path) -> None:
-        """Have the directories above an object exist and survive a power failure."""
+        """Create the directories above an object, and sync them."""
         missing = path.parent
         made = []
         while not missing.exists():
@@ -121,7 +122,7 @@ class DirectoryStore:
 
     def _remove_old(self, now_s: int) -> None:
         for path in (self._root / TEMPORARY).iterdir():
-            with suppress(FileNotFoundError):  # Another node does the same.
+            with suppress(FileNotFoundError):  # Another node removes it at the same time.
                 if path.stat().st_mtime < now_s - TEMPORARY_AGE_S:
                     path.unlink()
 

@@ -1,13 +1,13 @@
-"""A store in etcd, for three machines of one's own: quorum and fail-over are built in.
+"""A store in etcd, for three self-hosted machines: quorum and fail-over are built in.
 
 Uses etcd's JSON gateway (``/v3/kv/...``) with the standard library: a request is a POST with base64 in JSON.
 ``create`` is a transaction that puts the key if its create revision is 0.  Name every endpoint:
 ``etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/penstock``; a request goes to the next one when an endpoint
 does not answer.  ``etcds://`` uses TLS.  User and password go before the hosts.
 
-etcd is meant for small data: an object has at most 1 MiB here (etcd's default limit for a request is
-1.5 MiB), and old revisions must be compacted, which ``compact`` does.  Use an etcd of its own, because
-compaction removes the history of other users, too.
+etcd is meant for small data: an object has at most 1 MiB here (etcd's default limit for a request is 1.5
+MiB), and old revisions must be compacted, which ``compact`` does.  Use a dedicated etcd, because compaction
+removes the history of other users, too.
 """
 
 import json
@@ -40,7 +40,7 @@ class EtcdStore:
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
         self.url = f"{parts.scheme}://{hosts}{parts.path}"
         self._token = ""
-        self._index = 0  # Of the endpoint that answered last.
+        self._index = 0  # The endpoint that answered last.
         self._idle: IdleConnections[HTTPConnection] = IdleConnections()
         self._call("/v3/maintenance/status", {})
 
@@ -75,7 +75,7 @@ class EtcdStore:
         self._call("/v3/kv/put", {"key": self._key(name), "value": _encoded(data)})
 
     def compact(self) -> None:
-        """Forget all revisions but the latest, so that etcd's file does not grow with every overwrite."""
+        """Remove all revisions but the latest, so that etcd's file does not grow with every overwrite."""
         answer = self._call("/v3/kv/range", {"key": _encoded(b"\0"), "count_only": True})
         revision = answer["header"]["revision"]
         try:
@@ -91,7 +91,7 @@ class EtcdStore:
         return _encoded((self._prefix + check_name(name)).encode())
 
     def _call(self, path: str, body: dict[str, Any]) -> Any:
-        """Send a request to one endpoint after the other, until one answers."""
+        """Send a request to the endpoints in turn, until one answers."""
         why = ""
         for _ in self._endpoints:
             endpoint = self._endpoints[self._index % len(self._endpoints)]
@@ -103,9 +103,9 @@ class EtcdStore:
             except (OSError, HTTPException, ValueError) as error:
                 why = f"{endpoint}: {str(error) or type(error).__name__}"
                 self._index += 1
-                self.close()  # They lead to the endpoint that does not answer.
+                self.close()  # They lead to the unresponsive endpoint.
                 if isinstance(error, TimeoutError):
-                    break  # The caller has waited long enough, and repeats the same request (rule 2).
+                    break  # The caller's time is over; it repeats the same request (rule 2).
         raise StoreUnavailable(store=self.url, why=why)
 
     def _post(self, endpoint: str, path: str, body: dict[str, Any]) -> Any:
@@ -129,7 +129,7 @@ class EtcdStore:
     def _error(self, answer: dict[str, Any]) -> StoreRefused | StoreUnavailable:
         code, why = int(answer.get("code", 0)), str(answer.get("message") or answer.get("error"))
         if code == UNAUTHENTICATED:
-            self._token = ""  # It has expired; the next call asks for another.
+            self._token = ""  # The token has expired; the next call gets a new one.
         kind = StoreUnavailable if code in TEMPORARY else StoreRefused
         return kind(store=self.url, why=why)
 

@@ -1,4 +1,4 @@
-"""Idle connections of a store, kept for the next call: one for each thread that was in a call at a time."""
+"""Idle connections of a store, kept for the next calls: as many as there were concurrent calls."""
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -13,7 +13,7 @@ ConnectionT = TypeVar("ConnectionT", bound=Closable)
 
 
 class IdleConnections(Generic[ConnectionT]):
-    """A connection is taken for a call, and put back if the call succeeded; a failed one is not reused."""
+    """A call takes a connection, and puts it back if it succeeded; a failed connection is not reused."""
 
     def __init__(self) -> None:
         self._idle: SimpleQueue[ConnectionT] = SimpleQueue()

@@ -4,9 +4,9 @@
 variables of the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``,
 ``AZURE_STORAGE_ACCOUNT_NAME`` ...), or as options in the URL: ``s3://bucket/path?region=eu-central-1``.
 
-obstore must not retry by itself: a repeated PUT whose first attempt succeeded would be reported as *exists*
-(the caller finds out by comparing, rule 2, but the latency would be hidden).  Uploads are never split into
-parts, because a multipart upload is not conditional on every service.
+obstore must not retry by itself: if the first attempt of a PUT succeeded, the second would be reported as
+*exists* (the caller would find out by comparing, rule 2, but the latency would be hidden).  Uploads are
+never split into parts, because a multipart upload is not conditional on every service.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from penstock.store.base import OBJECT_BYTES_MAX, REQUEST_S, check_name
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfss")
 CONNECT_S: Final = 5
-INSTANCE_METADATA: Final = "169.254.169.254"  # Asked for a role's credentials if there are no others.
+INSTANCE_METADATA: Final = "169.254.169.254"  # The source of a role's credentials, if there are no others.
 
 
 class ObjectStore:
@@ -76,7 +76,7 @@ class ObjectStore:
             raise self._error(error) from error
 
     def list(self, prefix: str) -> Iterator[str]:
-        # Services list by whole parts of a name; the rest of the prefix is compared here.
+        # Services list by complete path segments; the rest of the prefix is compared here.
         folder = prefix.rpartition("/")[0]
         try:
             for page in self._obstore.list(self._store, folder or None):

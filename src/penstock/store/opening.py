@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opens the store of a URL."""
 
 from typing import Final
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""A store in a table of PostgreSQL, for teams that run it already.
+"""A store in a PostgreSQL table, for teams that already run PostgreSQL.
 
     penstock_objects (name text primary key, data bytea)
 
@@ -24,7 +24,7 @@ SYNCHRONOUS: Final = "synchronous"
 CONNECT_S: Final = 5
 LIST_PAGE: Final = 1000
 
-# The lock: nodes that start at the same time would both create it, and one of them would fail.
+# The lock: of two nodes that create the table at the same time, one would fail.
 TABLE: Final = """
     DO $$ BEGIN
         PERFORM pg_advisory_xact_lock(7070);

@@ -1,14 +1,14 @@
-"""Whether a store keeps what a cluster relies on (rule 27).
+"""Checks whether a store keeps the guarantees that a cluster relies on (rule 27).
 
     create once      many writers create the same names at the same time: exactly one wins each
     create again     a name that exists is refused, with other bytes and with the same
-    read             what was created is there for the next read, with the bytes of the winner
+    read             the next read returns the bytes of the winner
     overwrite        replaces an object; create after it is refused
     list             names that were created are listed
     delete           removes them
 
-The writers are connections of their own, each newly opened, so that different endpoints of a load balancer
-take part.  A probe writes ``WRITERS * ROUNDS`` small objects under ``probe/<random>/`` and removes them.
+Each writer opens a new connection, so that different endpoints of a load balancer take part.  A probe
+writes ``WRITERS * ROUNDS`` small objects under ``probe/<random>/`` and removes them.
 """
 
 import secrets
@@ -138,5 +138,5 @@ class _Probe:
     def _delete(self) -> str | None:
         name = next(iter(self._winners))
         self._stores[0].delete(name)
-        self._stores[0].delete(name)  # Deleting what is gone is no error.
+        self._stores[0].delete(name)  # Deleting a missing object is not an error.
         return "a deleted object can still be read" if self._stores[-1].get(name) is not None else None

@@ -30,7 +30,7 @@ class Administrating(Protocol):
 
 
 class AdministrationSteps(LocalOperations):
-    administration: Administrating | None = None  # None: this node has only a fixed table of owners.
+    administration: Administrating | None = None  # None: this node has a fixed table of owners.
 
     def cluster_info(self) -> Steps[ClusterInfo]:
         return self._administer("cluster_info", lambda to: to.info())

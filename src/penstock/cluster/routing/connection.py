@@ -26,9 +26,9 @@ class Answer:
     """The response to one request; its waiters are woken when it has arrived."""
 
     def __init__(self, unknown: PenstockError) -> None:
-        self._unknown = unknown  # If no response comes in time.
+        self._unknown = unknown  # For a request without a response in time.
         self.waiters: dict[Waiter, None] = {}
-        self.late: OnAnswer | None = None  # Gets the response if nobody waits for it any more.
+        self.late: OnAnswer | None = None  # Receives a response that nothing waits for any more.
         self.done = False
         self.body = b""
         self.error: PenstockError | None = None
@@ -59,8 +59,8 @@ class PeerConnection(FramedConnection):
     def __init__(self, server: str, requests: Counter[str]) -> None:
         super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
         self.lost = False
-        self.pushed: dict[int, OnPush] = {}  # By the number of a consumer: what the peer sends unasked.
-        self.requests = requests  # How many were sent, by operation.
+        self.pushed: dict[int, OnPush] = {}  # By consumer number: handlers of frames that the peer pushes.
+        self.requests = requests  # Requests sent, by operation.
         self._server = server
         self._correlation = 0
         self._waiting: dict[int, tuple[str, OnAnswer]] = {}
@@ -81,7 +81,7 @@ class PeerConnection(FramedConnection):
                 self._handle(opcode, body)
             if self._splitter.refusal is not None:
                 raise self._splitter.refusal
-        except PenstockError:  # Bytes that are not the protocol's.
+        except PenstockError:  # Invalid bytes.
             self.abort()
 
     def _handle(self, opcode: int, body: bytes) -> None:
@@ -95,7 +95,7 @@ class PeerConnection(FramedConnection):
             then(body, None)
             return
         error = decode_error_frame(body)
-        if isinstance(error, Closed) and error.what == "broker":  # The node stops; it may have been at work.
+        if isinstance(error, Closed) and error.what == "broker":  # It stopped, perhaps in mid-request.
             error = OutcomeUnknown(operation=operation, server=self._server)
         then(b"", error)
 
@@ -109,4 +109,4 @@ class PeerConnection(FramedConnection):
 
 
 def _nobody(_: bytes, __: PenstockError | None) -> None:
-    """Nothing waits for this response any more."""
+    """The callback of a response that nothing waits for any more."""

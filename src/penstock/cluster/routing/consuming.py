@@ -1,10 +1,10 @@
-"""Consumers that span several owners: one consumer at each of them, which are one to the client.
+"""Consumers that span several owners: one consumer at each owner, presented to the client as one.
 
     front end ──> ClusterConsumer ──┬── BatchConsumer   the partitions of this node
                                     └── RemoteShare     those of another owner (shares.py)
 
 ``receive`` asks the owners in turn, and if none has a message, it waits at all of them at once.  A lease
-belongs to its partition, and so to the owner that has delivered it; its number says in which epoch, so that
+belongs to its partition, and so to the owner that has delivered it; its number contains the epoch, so that
 the next owner refuses it.  Shares are opened and closed before a receive if the owner table has changed.
 ``max_in_flight`` holds for each owner.  In a stream group each owner assigns its own partitions.
 """
@@ -54,8 +54,8 @@ class ClusterConsumer(BatchConsumer):
         self._router = router
         self._request = request
         self._shares: dict[int, Share] = {}
-        self._from: dict[int, Share] = {}  # By partition: who has delivered the last message of it.
-        self._ready: list[LeasedBatch] = []  # Came while nobody received.
+        self._from: dict[int, Share] = {}  # By partition: the share that delivered its last message.
+        self._ready: list[LeasedBatch] = []  # Arrived between receives.
         self._tell: Callable[[list[int]], None] | None = None
         self._turn = 0
         self._as_records = False
@@ -82,7 +82,7 @@ class ClusterConsumer(BatchConsumer):
         self.at_most_once = False  # Only for share groups of Kafka clients, which ask the owner.
 
     def _owners(self) -> list[int]:
-        """Without partitions that nobody owns at the moment, unless there are no others."""
+        """The owners of the partitions, without partitions that have none, unless there are no others."""
         owners = self._router.owners_of(self._request.topic)
         return [node for node in owners if node >= 0] or owners
 
@@ -168,15 +168,15 @@ class ClusterConsumer(BatchConsumer):
             except PenstockError:
                 if not found:
                     raise
-                break  # What was received is the answer; the next call sees what is wrong.
-            except GeneratorExit:  # Called off: the next receive returns it, or one that waits.
+                break  # Return the received messages; the next call raises the error.
+            except GeneratorExit:  # Cancelled: the next or another waiting receive returns its messages.
                 self._ready[:0] = found
                 self.wake()
                 raise
         return found
 
     def _park(self, max_messages: int, until_ms: int) -> Steps[None]:
-        """Wait at all owners until one of them has something, or fails, or the owners change."""
+        """Wait at all owners until one has messages or fails, or the owners change."""
         ended: list[BaseException | None] = []
 
         def wait(share: Share) -> Any:
@@ -235,7 +235,7 @@ class ClusterConsumer(BatchConsumer):
         return share
 
     def _settle(self, runs: list[Run], settle: Callable[[Share, list[Run]], Steps[None]]) -> Steps[None]:
-        """At every owner; the first error is raised when all have been asked."""
+        """Settle at every owner; the first error is raised when all have been asked."""
         by_share: dict[Share, list[Run]] = defaultdict(list)
         failed: PenstockError | None = None
         for run in runs:
@@ -258,7 +258,7 @@ class ClusterConsumer(BatchConsumer):
         return self.publishing(outputs, self._send(runs, outputs))
 
     def _send(self, runs: list[Run], outputs: list[tuple[str, Message]]) -> Steps[None]:
-        """At the owner of their one partition; it refuses runs of several."""
+        """Settle and publish at the owner of the one partition; it refuses runs of several."""
         share = self._share(runs[0][0], runs[0][2]) if runs else next(iter(self._shares.values()))
         yield from share.ack_and_publish(runs, outputs)
 
@@ -297,7 +297,7 @@ class ClusterConsumer(BatchConsumer):
             self._prepare(share)
 
     def want_single_leases(self) -> None:
-        """Of partitions of this node; another one lends ranges, which have one visibility timeout."""
+        """For partitions of this node only; others lease ranges, which have one visibility timeout."""
         self._singly = True
         for share in self._shares.values():
             self._prepare(share)
@@ -337,7 +337,7 @@ class ClusterConsumer(BatchConsumer):
         by_owner = self._by_owner(positions)
         for share in self._shares.values():
             mine = [lease for lease in leases if self._from.get(lease[0]) is share]
-            with suppress(*GONE):  # Its leases are gone with it.
+            with suppress(*GONE):  # Its leases are lost with it.
                 yield from share.keep(mine, by_owner.get(share, {}))
 
     def close(self) -> Steps[None]:
@@ -355,7 +355,7 @@ class ClusterConsumer(BatchConsumer):
 
 
 class MessageConsumer:
-    """A consumer that hands out messages, for front ends that do not pass batches on."""
+    """A consumer that returns messages, for front ends that do not pass batches on."""
 
     def __init__(self, inner: ClusterConsumer, topic: str, group: str, wrap: Wrap) -> None:
         self.settler: Any = None
@@ -417,7 +417,7 @@ class MessageConsumer:
             raise
 
     def answered(self, runs: list[LeaseRun]) -> Steps[None]:  # noqa: ARG002
-        """The owners have settled these; ``in_flight`` counts them until their leases would have ended."""
+        """Settled by the owners; ``in_flight`` counts these until their leases would have ended."""
         yield from ()
 
     def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:

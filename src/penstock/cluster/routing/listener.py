@@ -1,8 +1,9 @@
 """The port of a node for the other nodes of its cluster: the native protocol over this node's own partitions.
 
-A peer that has proved that it knows the cluster's secret (``peers.py``) may call every operation of this node
-without permission checks: the node that its client is connected to has made them.  Nothing is forwarded from
-here, so nodes that disagree about an owner cannot send a request back and forth: they answer ``NotOwner``.
+A peer that has proved that it knows the cluster's secret (``peers.py``) may call every operation of this
+node without permission checks, because the node that its client is connected to has made them.  Requests
+are never forwarded from here, so nodes that disagree about an owner cannot pass a request back and forth:
+they answer ``NotOwner``.
 """
 
 import asyncio
@@ -29,9 +30,9 @@ from penstock.model.message import Receipt
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_body, error_frame, ok_frame
 
-REQUESTS_MAX: Final = 100_000  # In flight on one connection: every consumer that waits here is one.
+REQUESTS_MAX: Final = 100_000  # Requests in flight on one connection: every waiting consumer is one.
 RESUME_MS: Final = 0  # The consumers of a lost connection are closed: a peer opens new ones.
-REPORT: Final = 0x3C  # What this node says about itself.
+REPORT: Final = 0x3C  # This node's report about itself.
 METRICS: Final = 0x3E
 DISCONNECT_CONSUMER: Final = 0x3F  # As CLOSE_CONSUMER, but the attempt counts: the client was lost.
 
@@ -56,7 +57,7 @@ class PeerGateway(AuthGateway):
     ) -> None:
         super().__init__(broker)
         self.report = report
-        self.required = True  # Only short frames before the proof, which must come soon.
+        self.required = True  # Before the proof, which must arrive soon, only short frames.
         self.secret = secret
         self.heard = heard
         self._local = local
@@ -150,7 +151,7 @@ def report(session: NativeSession, correlation: int, _: bytes) -> None:
 
 
 def publish(session: NativeSession, correlation: int, body: bytes) -> None:
-    """Append batches; the versions of a topic's settings are compared where the client is connected."""
+    """Append batches; the node of the client has compared the versions of the topic's settings."""
     request = native.decode_publish(body)
     session.shared.take_publish(len(body))
 
@@ -171,7 +172,7 @@ def publish(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def disconnect_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
-    """The client of a consumer was lost: give back what it holds, and count the attempt."""
+    """The client of a consumer was lost: give its messages back, and count the attempt."""
     consumer = session.remove(native.decode_consumer(body))
     session.start(consumer.inner.disconnect(), correlation, ok_frame)
     session.shared.resumable.close(consumer, ignore_result)

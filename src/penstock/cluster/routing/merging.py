@@ -5,7 +5,7 @@ A node counts and lists only partitions that it owns, so most numbers add up.  T
     ages and times        the largest
     groups, consumers     the largest: a group, and a consumer of it, is on every owner of its topic
     a topic's depth       the sum of what waits for the slowest group of each owner, so it may be too high
-    a group's verdict     that of the owner where the group does worst (``WORST``), with its numbers;
+    a group's verdict     the worst one of its owners (``WORST``), with the numbers of that owner;
                           without consumers, with the lag of all owners
 """
 
@@ -54,11 +54,11 @@ Samples = tuple[str, tuple[str, ...], list[tuple[tuple[str, ...], float | Distri
 
 
 class Merging(NamedTuple):
-    """The facts that the functions below may need besides the results, which are by node."""
+    """Context for the functions below, besides the results by node."""
 
     owner: Callable[[str, int], int]
     arguments: Sequence[Any]  # Of the operation.
-    bytes_max: int = 1 << 62  # A node may have more messages than it returned if they have so many bytes.
+    bytes_max: int = 1 << 62  # A node that returned this many bytes may have more messages.
 
 
 def nothing(_: dict[int, None], __: Merging) -> None:
@@ -78,7 +78,7 @@ def _largest(of: Sequence[S], *names: str) -> dict[str, Any]:
 
 
 def _owned(found: dict[int, S], merging: Merging) -> list[Any]:
-    """The partitions in these results, each as its owner describes it."""
+    """The partitions in these results, each in the description by its owner."""
     topic: str = merging.arguments[0]
     partitions = [
         each
@@ -107,7 +107,7 @@ def _verdict(of: Sequence[GroupInfo] | Sequence[GroupState]) -> Verdict:
 
 
 def _drain_seconds(of: Iterable[float | None]) -> float | None:
-    """The time until the slowest is drained; None if one of them never is."""
+    """The time until the slowest is drained; None if one never is."""
     found = list(of)
     return None if None in found else max(each for each in found if each is not None)
 
@@ -154,7 +154,7 @@ def member_group(found: dict[int, KafkaGroupState | None], _: Merging) -> KafkaG
 
 
 def member_groups(found: dict[int, list[KafkaGroupState]], _: Merging) -> list[KafkaGroupState]:
-    """Each group once, as the node describes it that knows most: members are with the coordinator."""
+    """Each group once, in the most complete description: the coordinator knows the members."""
     by_name: dict[str, list[KafkaGroupState]] = defaultdict(list)
     for states in found.values():
         for state in states:
@@ -188,7 +188,7 @@ def _by_time(message: StoredMessage) -> tuple[int, int, int]:
 
 
 def read(found: dict[int, list[StoredMessage]], merging: Merging) -> list[StoredMessage]:
-    """Messages in the order of their times, complete up to the last one."""
+    """Messages in order of time, complete up to the last one."""
     cuts = [mine[-1].timestamp for mine in found.values() if mine and _bytes(mine) >= merging.bytes_max]
     messages = [each for mine in found.values() for each in mine if not cuts or each.timestamp <= min(cuts)]
     limit: int = merging.arguments[-1]

@@ -1,4 +1,4 @@
-"""The owner table as routing needs it, and its form over the cluster's metadata log."""
+"""The owner table of routing, and its implementation on the cluster's metadata log."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,12 +15,12 @@ class OwnerTable(Owners, Protocol):
     waiters: dict[Waiter, None]
 
     def refresh(self) -> None:
-        """A node disagrees with the table: look for newer entries in the metadata log soon."""
+        """Read the metadata log soon: a node disagrees with the table."""
         ...
 
 
 class MetadataOwners:
-    """The owner table of the metadata state that this node has applied.
+    """The owner table from the metadata state that this node has applied.
 
     The address that a node joins with is ``host,peer,native,kafka``.  Call ``changed`` when entries were
     applied.
@@ -43,7 +43,7 @@ class MetadataOwners:
     def coordinator_of(self, name: str) -> tuple[int, int]:
         state = self._state()
         if not state.coordinators:
-            return -1, 0  # Nobody has joined.
+            return -1, 0  # No node has joined yet.
         found = state.coordinators[partition_of(name.encode(), GROUPS_PARTITIONS)]
         return (-1 if found.incarnation is None else state.members[found.incarnation].node), found.epoch
 

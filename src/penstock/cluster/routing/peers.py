@@ -11,9 +11,9 @@ Nodes prove to each other that they know the cluster's secret; it is never sent:
     -> HELLO  HMAC(secret, "client" nonce' nonce)
     <- OK
 
-Anyone who can read the cluster's store can read the secret, and could read and write everything anyway.
-Permissions, quotas and the audit log belong to the node that a client is connected to: a peer does what it
-is asked.  So the identity of the caller is not sent.
+Anyone who can read the cluster's store can read the secret, and so can read and write everything.  The node
+that a client is connected to checks permissions and quotas and writes the audit log, so the identity of the
+caller is not sent.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ HEARTBEAT: Final = 0x3D
 NONCE_BYTES: Final = 32
 CONNECT_S: Final = 2.0  # For a connection and the proofs.
 RETRY_S: Final = 0.2  # After a failed connection, requests fail at once for this long.
-ALIVE_S: Final = 1.0  # For the answer of a process that may be there.
+ALIVE_S: Final = 1.0  # For the answer of a process that may be running.
 
 
 class PeerHello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,7 +56,7 @@ def proof(secret: bytes, side: str, *nonces: bytes) -> bytes:
 
 
 class Peer:
-    """Another node: its connection is opened by the first request, and again after it was lost."""
+    """Another node.  The first request opens a connection, and so does the next one after it was lost."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Peer:
         self._queued: list[tuple[str, Encode, OnAnswer]] = []  # Until there is a connection.
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None  # Awaited by close.
-        self.refused = False  # Its machine answers, and nothing listens there.
+        self.refused = False  # Its machine answers, but refuses the connection.
         self._failed: ServerUnreachable | None = None
         self._quiet_until = 0.0
 
@@ -160,13 +160,13 @@ async def _said(connection: PeerConnection, hello: PeerHello) -> bytes:
 
 
 class Peers:
-    """The other nodes, by number; a node that comes back elsewhere is another ``Peer``."""
+    """The other nodes, by number; a node that restarts at another address is another ``Peer``."""
 
     def __init__(self, secret: bytes, tls: ssl.SSLContext | None = None) -> None:
         self._secret = secret
         self._tls = tls
         self._peers: dict[tuple[int, NodeAddress], Peer] = {}
-        self.requests: Counter[str] = Counter()  # That were sent to other nodes, by operation.
+        self.requests: Counter[str] = Counter()  # Requests sent to other nodes, by operation.
 
     def peer(self, number: int, address: NodeAddress) -> Peer:
         found = self._peers.get((number, address))
@@ -177,7 +177,7 @@ class Peers:
         return found
 
     def forget(self, number: int, address: NodeAddress) -> None:
-        """A node was sealed: requests in flight to it end with an error."""
+        """Drop a sealed node: requests in flight to it end with an error."""
         peer = self._peers.pop((number, address), None)
         if peer is not None and peer.connection is not None:
             peer.connection.abort()

@@ -4,10 +4,10 @@
                             (operations.py,     ├── one other node:    a request to its peer port
                              generated)         └── several:           all of them at once, and a merge
 
-The route of each operation is in ``operations/spec.py``.  A node that does not own the partition any more, or
-that cannot be reached, has changed nothing: the owner table is refreshed and the request is sent again, with
-the same producer ids and sequence numbers, for up to ``ROUTE_MS_MAX``.  If a connection breaks after a
-request was sent, it is repeated only where the specification says that this is safe.
+The route of each operation is in ``operations/spec.py``.  A node that no longer owns the partition, or that
+cannot be reached, has changed nothing: the owner table is refreshed and the request is sent again, with the
+same producer ids and sequence numbers, for up to ``ROUTE_MS_MAX``.  If a connection breaks after a request
+was sent, it is repeated only if the specification declares that safe.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ RETRY_MS: Final = 100  # Unless the owner table changes sooner.
 ANSWER_MS_MAX: Final = 30_000  # For a response, beyond the wait that the request asks for.
 
 NOT_HERE: Final = (NotOwner, NotCached)  # Refused before anything was written.
-GONE: Final = (NotOwner, ServerUnreachable, OutcomeUnknown)  # An owner, perhaps not the topic or the group.
+GONE: Final = (NotOwner, ServerUnreachable, OutcomeUnknown)  # The owner; perhaps not the topic or group.
 
 T = TypeVar("T")
 Start = Callable[[Steps[Any], Then], Running]
@@ -74,7 +74,7 @@ Local = Callable[..., Steps[T]]
 
 
 class Router(AdministrationSteps):
-    """Finds owners, forwards and retries; and the operations that need more than that."""
+    """Finds owners, forwards and retries; implements the operations that need more than that."""
 
     def __init__(
         self, core: Core, local: LocalOperations, owners: OwnerTable, peers: Peers, start: Start
@@ -111,7 +111,7 @@ class Router(AdministrationSteps):
         return self._core.state.clock.steady_ms()
 
     def owner(self, topic: Any, partition: Any) -> int:
-        """The owner of a partition; this node for what does not exist, because it knows the error."""
+        """The owner of a partition; this node if there is no such partition, because it raises the error."""
         found = self._core.state.find(topic)
         if found is None or type(partition) is not int or not 0 <= partition < len(found.partitions):
             return self.owners.node
@@ -133,7 +133,7 @@ class Router(AdministrationSteps):
         return self._peers.peer(node, address)
 
     def _bytes_max(self, topic: Any) -> int:
-        """What a node returns of one partition when messages are read, if there is more."""
+        """The bytes that a node returns of one partition when messages are read, if there are more."""
         found = self._core.state.find(topic)
         return self._core.state.config.receive_bytes_max // max(len(found.partitions) if found else 1, 1)
 
@@ -144,7 +144,7 @@ class Router(AdministrationSteps):
     ) -> Steps[T]:
         """Try until the nodes agree about the owner."""
         until_ms = self.now_ms + wait_ms
-        unknown: OutcomeUnknown | None = None  # Perhaps it was done already.
+        unknown: OutcomeUnknown | None = None  # It may have been done already.
         while True:
             try:
                 return (yield from self._knowing_topics(attempt))
@@ -158,7 +158,7 @@ class Router(AdministrationSteps):
                 if unknown is not None and error.code in retry.done:
                     return None  # type: ignore[return-value]  # Such operations have no result.
                 if unknown is not None and retry.changes and isinstance(error, UnavailableError):
-                    raise unknown from error  # It says nothing of the first attempt.
+                    raise unknown from error  # This error says nothing about the first attempt.
                 raise
             if self.now_ms >= until_ms:
                 raise unknown if unknown is not None and retry.changes else refusal
@@ -166,7 +166,7 @@ class Router(AdministrationSteps):
             yield Arrival(self.owners, min(self.now_ms + RETRY_MS, until_ms))
 
     def _knowing_topics(self, attempt: Callable[[], Steps[T]]) -> Steps[T]:
-        """Read the metadata log to its end before a topic is called unknown."""
+        """Read the metadata log to its end before a topic is reported as unknown."""
         try:
             return (yield from attempt())
         except TopicNotFound as error:
@@ -205,7 +205,7 @@ class Router(AdministrationSteps):
         return result
 
     def at_each(self, name: str, local: Local[Any], arguments: dict[int, tuple[Any, ...]]) -> Steps[None]:
-        """An operation at several nodes at once, each with its own arguments."""
+        """Execute an operation at several nodes at once, each with its own arguments."""
         asked = [
             self._ask(node, name, given) for node, given in arguments.items() if node != self.owners.node
         ]
@@ -220,7 +220,7 @@ class Router(AdministrationSteps):
     def at_owner(
         self, name: str, local: Local[T], topic: Any, partition: Any, arguments: tuple[Any, ...]
     ) -> Steps[T]:
-        """The operation at the node that owns a partition."""
+        """Execute an operation at the node that owns a partition."""
 
         def attempt() -> Steps[T]:
             return self.at_node(self.owner(topic, partition), name, local, arguments)
@@ -228,7 +228,7 @@ class Router(AdministrationSteps):
         return self.routed(attempt, PEER_CALLS[name].retry)
 
     def by_id(self, name: str, local: Local[T], identity: Any, arguments: tuple[Any, ...]) -> Steps[T]:
-        """``at_owner`` for an id such as orders:0:17 or orders:0:s5."""
+        """Execute an operation at the owner of an id such as orders:0:17 or orders:0:s5."""
         parts = identity.split(":") if isinstance(identity, str) else []
         number = int(parts[1]) if len(parts) == 3 and is_number(parts[1]) else None
         return self.at_owner(name, local, parts[0] if parts else identity, number, arguments)
@@ -241,14 +241,15 @@ class Router(AdministrationSteps):
         arguments: tuple[Any, ...],
         merge: Callable[[dict[int, T], merging.Merging], T],
     ) -> Steps[T]:
-        """The operation at every owner of a topic's partitions, at once; without a topic, at every node.
+        """Execute an operation at every owner of a topic's partitions at once; without a topic, at every
+        node.
 
-        No partition may be left out, also if it moves at this moment.  So before the operation each node is
-        asked whether it has the partitions that it is taken for the owner of (``check_owned``), and after one
-        that changes something whether it has them still: epochs show that they have not been away.
+        No partition may be left out, even if it is moving.  So before the operation each node is asked
+        whether it has the partitions that the owner table assigns to it (``check_owned``), and after a
+        change whether it still has them: equal epochs show that they have not been away.
         """
         retry = PEER_CALLS[name].retry
-        executed = False  # By some node, in this attempt or an earlier one.
+        executed = False  # Done by some node, in this attempt or an earlier one.
 
         def attempt() -> Steps[T]:
             nonlocal executed
@@ -282,7 +283,7 @@ class Router(AdministrationSteps):
         return [node for node in nodes if node != self.owners.node]
 
     def _ownership(self, topic: Any) -> dict[int, list[tuple[int, int]]]:
-        """By node: the partitions of a topic that it owns, and their epochs."""
+        """The owned partitions of a topic and their epochs, by node."""
         owned: dict[int, list[tuple[int, int]]] = defaultdict(list)
         found = None if topic is None else self._core.state.find(topic)
         for number in range(len(found.partitions) if found is not None else 0):
@@ -319,7 +320,7 @@ class Router(AdministrationSteps):
     def placed_messages(
         self, topic: str, messages: Iterable[Any], partitions: int
     ) -> tuple[list[int], list[Message]]:
-        """The partition of each message, and messages that name it."""
+        """Choose the partition of each message; returns the partitions, and messages that name them."""
         anywhere = self._any_partition(partitions)
         batch = [each if isinstance(each, Message) else Message(each) for each in messages]
         numbers = [_placed(topic, each, partitions, anywhere) for each in batch]
@@ -338,9 +339,9 @@ class Router(AdministrationSteps):
     def append_batches(
         self, topic: str, version: int, batches: list[tuple[int, bytes]], wait: bool
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Batches of a client, each to the owner of its partition, which recognises a producer's repeat.
+        """Append each batch of a client at the owner of its partition, which recognises a producer's retry.
 
-        What this node owns is written at once, as without a cluster.
+        Batches for partitions of this node are written at once, as without a cluster.
         """
         found = self._core.state.find(topic)
         if found is None or not all(found.partitions.get(number) for number, _ in batches):
@@ -358,7 +359,7 @@ class Router(AdministrationSteps):
         batches: list[tuple[int, bytes]],
         wait: bool,
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Send the batches that could not be written here to their owners."""
+        """Send batches that could not be written here to their owners."""
         found = yield from begun
         answers = {at: each for at, each in enumerate(found) if not isinstance(each, NOT_HERE)}
         if len(answers) == len(batches):
@@ -404,11 +405,12 @@ class Router(AdministrationSteps):
         retry: RetryClass,
         answers: dict[int, Receipt | PenstockError],
     ) -> Steps[list[Receipt | PenstockError]]:
-        """Send each item to the owner of its partition, all owners at once; one answer for each item.
+        """Send each item to the owner of its partition, to all owners at once; returns an answer for each
+        item.
 
-        Those that have an answer already keep it.
+        Items that already have an answer keep it.
         """
-        unknown: dict[int, OutcomeUnknown] = {}  # Perhaps these were written by an earlier attempt.
+        unknown: dict[int, OutcomeUnknown] = {}  # An earlier attempt may have written these.
         again = (NotOwner, ServerUnreachable, *((OutcomeUnknown,) if retry.repeats else ()))
 
         def attempt() -> Steps[None]:
@@ -426,7 +428,7 @@ class Router(AdministrationSteps):
                         found = yield from split.here(some[node])
                 except (OutcomeUnknown, UnavailableError) as error:
                     if not unknown and not isinstance(error, GONE):
-                        raise  # Else the others are heard, too: they may have written their share.
+                        raise  # Otherwise wait for the others, too: they may have written their share.
                     found = [error] * len(share)
                 answers.update(zip(share, found, strict=True))
                 unknown.update(
@@ -438,7 +440,7 @@ class Router(AdministrationSteps):
                 if isinstance(answer, again):
                     raise answer
 
-        with suppress(*GONE):  # They are among the answers.
+        with suppress(*GONE):  # These are among the answers.
             yield from self.routed(attempt, retry)
         return [
             unknown.get(at, answer) if isinstance(answer, (*GONE, UnavailableError)) else answer
@@ -455,7 +457,7 @@ class Router(AdministrationSteps):
         arguments = (topic, _at_partition(message, number), cron, timezone)
         return (yield from self.at_owner("schedule", self._local.schedule, topic, number, arguments))
 
-    # What is neither one owner's nor a merge.
+    # Operations that neither belong to one owner nor merge results.
 
     def _fetch(self, name: str, number: int, offset: int, max_bytes: int, journal: bool) -> Steps[Fetched]:
         arguments = (name, number, offset, max_bytes, journal)
@@ -463,13 +465,13 @@ class Router(AdministrationSteps):
 
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
         if not isinstance(offsets, dict) or not offsets:
-            return self._local.commit_offsets(topic, group, offsets)  # It knows what is wrong with them.
+            return self._local.commit_offsets(topic, group, offsets)  # It raises the error.
         return self._by_owner("commit_offsets", self._local.commit_offsets, topic, group, offsets)
 
     def _by_owner(
         self, name: str, local: Local[Any], topic: str, group: str, of: dict[int, Any], kind: Any = dict
     ) -> Steps[None]:
-        """Execute the operation at every owner, with the arguments of its own partitions."""
+        """Execute an operation at every owner, with the arguments of its own partitions."""
 
         def attempt() -> Steps[None]:
             for node, share in self._shares(topic, of).items():
@@ -484,7 +486,7 @@ class Router(AdministrationSteps):
             shares[self.owner(topic, number)][number] = value
         return shares
 
-    # Kafka's groups: their clients find the coordinator, which stores offsets at the owners.
+    # Kafka groups: clients find the coordinator, which stores offsets at the owners.
 
     def check_coordinator(self, group: str) -> None:
         node, epoch = self.owners.coordinator_of(group)
@@ -494,7 +496,7 @@ class Router(AdministrationSteps):
     def commit_group_offsets(
         self, topic: str, group: str, commits: dict[int, Commit], by: Committer
     ) -> Steps[Code]:
-        """Checked again before each attempt: the owners refuse the epoch of a former coordinator."""
+        """Check the coordinator before each attempt: the owners refuse the epoch of a former one."""
         coordination, store = self._core.coordination, self._local.store_offsets
 
         def attempt() -> Steps[Code]:
@@ -511,7 +513,7 @@ class Router(AdministrationSteps):
         return self.routed(attempt, IDEMPOTENT)
 
     def member_group(self, group: str) -> Steps[KafkaGroupState | None]:
-        """Members are with the coordinator; a group without any is where it has come somewhere."""
+        """Describe a group: the coordinator has its members; without members, the node that knows most."""
         self.check_coordinator(group)
         if group in self._core.state.kafka_groups:
             return self._local.member_group(group)
@@ -540,7 +542,7 @@ class Router(AdministrationSteps):
         error: str | None,
         group: str | None,
     ) -> Steps[Redrive]:
-        """One node after the other, so that the limit and the rate hold for all of them."""
+        """Redrive at one node after the other, so that the limit and the rate hold for all of them."""
         done = Redrive(matched=0, redriven=0, dry_run=dry_run)
         for node in sorted(self.owners.nodes()):
             arguments = (topic, limit - done.matched, rate, dry_run, error, group)
@@ -554,7 +556,7 @@ class Router(AdministrationSteps):
         return done
 
     def metrics(self) -> Steps[list[Family]]:
-        """The metrics of all nodes together."""
+        """The merged metrics of all nodes."""
         asked = [
             self.peer(node).ask("metrics", lambda correlation: native.frame(METRICS, correlation))
             for node in self.owners.nodes()
@@ -562,14 +564,14 @@ class Router(AdministrationSteps):
         ]
         families = yield from self._local.metrics()
         for answer in asked:
-            with suppress(ServerUnreachable, OutcomeUnknown):  # A node that is down has none to add.
+            with suppress(ServerUnreachable, OutcomeUnknown):  # A node that is down adds none.
                 body = yield from self.wait(answer)
                 families = merging.metrics(families, decode_body(body, list[merging.Samples]))
         return families
 
 
 class Split(NamedTuple):
-    """How messages or batches for several owners are sent, appended here, and answered."""
+    """Functions that send messages or batches to several owners, append them here, and read the answers."""
 
     send: Callable[[int, list[Any]], Answer]
     here: Callable[[list[Any]], Steps[list[Any]]]
@@ -579,7 +581,7 @@ class Split(NamedTuple):
 def _results(
     works: dict[int, Steps[T]], retry: RetryClass
 ) -> Steps[tuple[dict[int, T], PenstockError | None]]:
-    """The results by node, and the error of a node that had nothing left to do."""
+    """The results by node; also the error of a node where an earlier attempt has done everything."""
     found: dict[int, T] = {}
     refusal: PenstockError | None = None
     for node, work in works.items():

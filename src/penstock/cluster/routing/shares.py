@@ -1,7 +1,8 @@
-"""A consumer at another node: the owner's part of a consumer that is proxied here.
+"""A consumer at another node: the owner's share of a consumer that this node proxies.
 
-It has the methods of ``BatchConsumer``.  Each is a request of the native protocol, on the connection that the
-consumer was opened on; when that is lost, the owner gives back what the consumer held, and the share is gone.
+It has the methods of ``BatchConsumer``.  Each is a request of the native protocol, on the connection on
+which the consumer was opened; when that is lost, the owner gives the consumer's messages back, and the
+share ends.
 """
 
 from collections.abc import Callable
@@ -48,13 +49,13 @@ class RemoteShare:
         now_ms: Callable[[], int],
     ) -> None:
         self.server = server
-        self.error: PenstockError | None = None  # Why it is gone.
+        self.error: PenstockError | None = None  # Why it has ended.
         self.on_assignment: Callable[[], None] = _nothing
         self._connection = connection
         self._wait = wait
         self._request = request
         self._now_ms = now_ms
-        self._late: list[LeasedBatch] = []  # Came after the wait for them was called off.
+        self._late: list[LeasedBatch] = []  # Arrived after the wait for them was cancelled.
         self._held = 0
         self._held_until_ms = 0
 
@@ -91,7 +92,7 @@ class RemoteShare:
         self._connection.request("the request of a consumer", encode, answer)
         try:
             return (yield from self._wait(answer, wait_ms))
-        except GeneratorExit:  # The caller waits no longer.
+        except GeneratorExit:  # The caller no longer waits.
             if then is not None:
                 then(answer)
             raise
@@ -102,7 +103,7 @@ class RemoteShare:
 
     @property
     def in_flight(self) -> int:
-        """Messages that it has received and not answered, as far as this node knows."""
+        """Messages that were received and not settled, as far as this node knows."""
         return self._held if self._now_ms() < self._held_until_ms else 0
 
     def _hold(self, count: int, for_ms: int) -> None:
@@ -126,7 +127,7 @@ class RemoteShare:
         return batches
 
     def _call_off(self, answer: Answer) -> None:
-        """End the wait at the owner; messages that it has sent meanwhile are for the next receive."""
+        """End the wait at the owner; messages that it has already sent are for the next receive."""
 
         def late(body: bytes, error: PenstockError | None) -> None:
             if error is None:
@@ -186,7 +187,7 @@ class RemoteShare:
         return self.assignment
 
     def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> Steps[None]:
-        """The client has reconnected: it still has these leases, and has read up to these positions."""
+        """Keep these leases and positions of a client that has reconnected."""
         self._connection.pushed.pop(self.number, None)
         self._late.clear()
         request = OpenConsumer(

@@ -39,7 +39,7 @@ class StagingRouter(TransactionRouter):
 
 
 class Handing:
-    """The requests of the owner of intents to other nodes."""
+    """The requests that the owner of intents sends to other nodes."""
 
     def __init__(self, router: StagingRouter) -> None:
         self._router = router

@@ -7,11 +7,11 @@
        ├── Produce ─────────────────────────────────────────> owner of the partition
        └── TxnOffsetCommit ─────> coordinator of the group ──> stage_commits at the coordinator
 
-Clients find the coordinator (FindCoordinator), and other nodes refuse.  What each side does is in
-``broker/kafka/transactions.py`` and ``broker/kafka/participants.py``.
+Clients find the coordinator (FindCoordinator), and other nodes refuse.  ``broker/kafka/transactions.py``
+and ``broker/kafka/participants.py`` implement the two sides.
 
-Our own clients and programs that use HTTP do not know of coordinators: the node that they are connected to
-asks the coordinator and the owners for them.
+Native clients and HTTP programs do not know coordinators: the node that they are connected to asks the
+coordinator and the owners for them.
 
     begin_transaction        the coordinator
     publish_in_transaction   the owners of the partitions, which have the coordinator enlist them
@@ -137,7 +137,7 @@ class TransactionRouter(Router):
     def _owner_shares(
         self, partitions: list[TopicPartition], commits: list[GroupOffsets], acks: list[AckedRun]
     ) -> dict[int, OwnerShare]:
-        """The work by node, by the current metadata; a deleted topic needs none."""
+        """The work by node, from the current metadata; a deleted topic needs none."""
         shares: dict[int, OwnerShare] = defaultdict(OwnerShare)
         for topic, number in partitions:
             node, epoch = self.owners.owner_of(topic, number)
@@ -157,7 +157,7 @@ class TransactionRouter(Router):
                 shares[node].acks.append((epoch, run))
         return shares
 
-    # Programs that do not know of coordinators.
+    # Programs that do not know coordinators.
 
     def _coordinate(
         self, name: Any, operation: str, local: Local[Any], arguments: tuple[Any, ...], retry: RetryClass
@@ -238,7 +238,7 @@ class TransactionRouter(Router):
             return receipts_of((yield from self._split(topic, numbers, there, split, NOT_REPEATED, {})))
         except PenstockError as error:
             if isinstance(error, OutcomeUnknown) or len({self.owner(topic, each) for each in numbers}) > 1:
-                with suppress(PenstockError):  # Some of it may be written: nobody must commit a part.
+                with suppress(PenstockError):  # A part may be written, which must not be committed.
                     yield from self.abort_transaction(*which)
             raise
 
@@ -267,7 +267,7 @@ class TransactionRouter(Router):
         return self._core.coordination.check(group, by)
 
     def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
-        """Ask all coordinators: each knows only of the transactions in its part of the log."""
+        """Ask all coordinators: each knows only the transactions in its part of the log."""
 
         def attempt() -> Steps[list[int]]:
             shares: dict[int, list[int]] = defaultdict(list)
