@@ -1,15 +1,15 @@
-"""Transactions of our own clients and of HTTP: begin, publish, ack, commit, abort.
+"""Transactions of native clients and over HTTP: begin, publish, ack, commit, abort.
 
-They are Kafka's (``broker/kafka/transactions.py``) with other words.  Messages go into the logs at once, as
-batches of the transaction, and readers see them when its marker says that it was committed.  The broker
-encodes the batches and numbers them: a client that does not know whether a publish arrived aborts.
+They use the same machinery as Kafka's (``broker/kafka/transactions.py``).  Messages go into the logs at
+once, as batches of the transaction, and become visible with its commit marker.  The broker encodes and
+numbers the batches: a client that does not know whether a publish arrived aborts.
 
-Each ``begin`` takes the next epoch of its transactional id, which aborts what the id has under way.  A
-request of an earlier transaction, however late, is refused with ``TransactionAborted``.  And only ``begin``
-begins one: a publish that is late or repeated after the end is refused, while one of Kafka's would open the
-next transaction of its epoch.
+Each ``begin`` takes the next epoch of its transactional id, which aborts the id's open transaction.  A
+request of an earlier transaction, however late, is refused with ``TransactionAborted``.  Only ``begin``
+starts a transaction: a publish that is late or repeated after the end is refused, whereas in Kafka it would
+open the next transaction of its epoch.
 
-A publish that was written in part aborts the transaction, so that a part of it cannot be committed.
+A partially written publish aborts the transaction, so that a part of it cannot be committed.
 
 Not possible within a transaction: a delay, because a schedule has no markers; and a dedup id, because an
 aborted message would be remembered as published.
@@ -44,11 +44,11 @@ from penstock.types import Duration, duration_ms
 from penstock.wire.native import Run
 from penstock.wire.records import DEDUP, EXPIRES, TRANSACTIONAL, BatchBuilder
 
-SPOILED_MAX: Final = 10_000  # The oldest are forgotten: their time is over.
+SPOILED_MAX: Final = 10_000  # The oldest are forgotten: they have timed out.
 
 
 class ClientTransactions:
-    """Begins, fills and ends transactions whose messages the broker encodes."""
+    """Transactions whose messages the broker encodes."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ClientTransactions:
         self._missing = missing
         self._transactions = transactions
         self._values = values
-        # By id: producer id and epoch of a transaction that has a part of a publish, and must be aborted.
+        # By id: producer id and epoch of a transaction with a partial publish, which must be aborted.
         self._spoiled: dict[str, tuple[int, int]] = {}
 
     def begin(self, name: str | None, timeout: Duration, claim: Claim) -> Steps[OpenTransaction]:
@@ -79,7 +79,7 @@ class ClientTransactions:
     def publish(
         self, topic: Any, messages: Iterable[Any], name: str, producer_id: int, epoch: int, claim: Claim
     ) -> Steps[list[Receipt]]:
-        """Write messages that become visible with the commit; one receipt each."""
+        """Write messages that become visible with the commit; returns a receipt for each."""
         found = self._state.find(topic)
         if found is None:
             found = yield from self._missing.create(topic)
@@ -102,7 +102,7 @@ class ClientTransactions:
         except PenstockError:
             try:
                 yield from self._abort(name, producer_id, epoch, claim)
-            except PenstockError:  # The disk is full, say: it is aborted at its commit, or its timeout.
+            except PenstockError:  # Such as a full disk: aborted at its commit, or timeout.
                 self._spoil(name, producer_id, epoch)
             raise
         for partition in partitions:
@@ -131,7 +131,7 @@ class ClientTransactions:
             yield from self._transactions.enlist_acks(acks, name, producer_id, epoch, claim)
 
     def end(self, name: str, producer_id: int, epoch: int, commit: bool, claim: Claim) -> Steps[None]:
-        """Commit or abort; the answer comes when every reader can see it.
+        """Commit or abort; returns when every reader can see the outcome.
 
         ``OutcomeUnknown``: the commit is decided, and finished later if it is durable.
         """
@@ -144,13 +144,13 @@ class ClientTransactions:
         except (ProducerFenced, ProducerUnknown):
             if commit:
                 raise TransactionAborted(transactional_id=name) from None
-        except PenstockError as error:  # Others mean that nothing has changed, and that it can be aborted.
+        except PenstockError as error:  # With any other error nothing has changed, and it can be aborted.
             if commit and self._transactions.is_committing(name, producer_id, epoch):
                 raise OutcomeUnknown(operation="a commit", server="the broker") from error
             raise
 
     def _abort(self, name: str, producer_id: int, epoch: int, claim: Claim) -> Steps[None]:
-        """Abort, on whichever node the transaction is coordinated."""
+        """Abort, wherever the transaction is coordinated."""
         peers = self._state.transaction_peers
         if peers is None:
             return self.end(name, producer_id, epoch, False, claim)
@@ -168,7 +168,7 @@ class ClientTransactions:
     # Writing.
 
     def _append(self, topic: Topic, prepared: list[Placed], producer_id: int, epoch: int) -> list[Receipt]:
-        """One batch for each partition and lane; the receipts in the order of the messages."""
+        """Append one batch for each partition and lane; returns the receipts in the order of the messages."""
         batches: dict[tuple[int, int], list[int]] = {}
         for index, item in enumerate(prepared):
             batches.setdefault((item.partition, item.attributes & ~(EXPIRES | DEDUP)), []).append(index)
@@ -200,7 +200,7 @@ class ClientTransactions:
 
 
 def new_transactional_id() -> str:
-    """A random transactional id, for a program that gives none."""
+    """A random transactional id, for a program that passes none."""
     return f"{GENERATED}{secrets.token_hex(16)}"
 
 

@@ -2,12 +2,12 @@
 
     join, sync          wait for other members    ──> ClassicGroup (groups/classic.py), one for each group
     heartbeat, leave    are answered at once      ──'
-    beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), the newer kind
+    beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), KIP-848
     commit              is it a member, of this generation?  ──> OffsetCommits
 
-A Kafka group spans topics.  Its members are kept here, in memory, while there are
-any; its committed offsets are kept by the stream group of the same name on each topic
-and outlive them.  So ``group describe`` shows a Kafka group like any other.
+A Kafka group spans topics.  Its members are kept here, in memory, while there are any; its committed
+offsets are kept by the stream group of the same name on each topic, and outlive the members.  So
+``group describe`` shows a Kafka group like any other.
 
 A group name has one kind on a topic.  If it is a queue group, whose consumers lease single messages,
 consumers that would read the same messages by position cannot join, and the other way round
@@ -54,7 +54,7 @@ from penstock.wire.kafka.codes import Code
 T = TypeVar("T")
 
 ENDED_MAX: Final = 100_000  # Groups without members whose generation is remembered.
-LOOK_MS: Final = 3600_000  # A waiter checks again after this, even if it was not woken.
+LOOK_MS: Final = 3600_000  # A waiter checks again after this time, even if it was not woken.
 
 
 class Coordination:
@@ -64,13 +64,13 @@ class Coordination:
         self._state = state
         self._matching = matching
         self._commits = commits
-        self._floor = -1  # The generation behind which groups begin; -1: none has yet.
+        self._floor = -1  # New groups begin above this generation; -1: none has begun yet.
         self._latest = 0  # Of all groups.
         self._ended: dict[str, int] = {}  # The last generations of groups without members.
-        self._known: Topics = {}  # As they were at the stamp.
+        self._known: Topics = {}  # The topics as of the stamp.
         self._stamp = (-1, -1)
 
-    # What members say.
+    # Requests of members.
 
     def join(self, name: str, request: JoinRequest) -> Steps[JoinResult]:
         """Join the next generation of a group; waits until all members have joined."""
@@ -86,7 +86,7 @@ class Coordination:
         return (yield from self._answer(pending))
 
     def sync(self, name: str, request: SyncRequest) -> Steps[SyncResult]:
-        """Get the assignment; waits until the leader has sent it."""
+        """Get the assignment; waits for the leader to send it."""
         group = self._state.kafka_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             return SyncResult(Code.UNKNOWN_MEMBER_ID)
@@ -121,9 +121,7 @@ class Coordination:
 
     def _heartbeat(self, name: str, request: MemberHeartbeat, tried: Tried) -> HeartbeatResult:
         if request.epoch == JOIN and not request.member:
-            request = replace(
-                request, member=str(self._new_id())
-            )  # An old client, which has none of its own.
+            request = replace(request, member=str(self._new_id()))  # An old client without one.
         if request.epoch != JOIN and name not in self._state.kafka_groups:
             return HeartbeatResult(Code.UNKNOWN_MEMBER_ID, request.member, why="join again")
         if self._heartbeat_reads_lent(name, request, tried):
@@ -174,7 +172,7 @@ class Coordination:
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         if isinstance(group.machine, ClassicGroup):
-            return Code.NONE  # Its members do not say.
+            return Code.NONE  # Its members do not report it.
         return group.machine.check_commit(Committer(member=member, generation=epoch), self._now())
 
     # Groups of another kind.
@@ -182,8 +180,8 @@ class Coordination:
     def _is_lent(self, name: str, wanted: Callable[[str], bool]) -> bool:
         """Whether one of the wanted topics has a queue group of that name.
 
-        The first member is also refused while that group is at work elsewhere: a share group of Kafka's
-        has one name for all its topics.
+        The first member is also refused while that group is active on other topics: a Kafka share group has
+        one name for all its topics.
         """
         if any(wanted(topic) for topic in self.topics(name, "queue")):
             return True
@@ -209,7 +207,7 @@ class Coordination:
     def _is_at_work(self, name: str) -> bool:
         return any(self._state.topics[topic].groups[name].consumers for topic in self.topics(name, "queue"))
 
-    # What operators ask.
+    # Queries of operators.
 
     def groups(self) -> list[KafkaGroupState]:
         """All groups, also those without members that only have committed offsets."""
@@ -285,9 +283,9 @@ class Coordination:
         return Code.NONE
 
     def hand_over(self) -> None:
-        """Forget the groups that this node no longer coordinates; their members join again elsewhere.
+        """Forget the groups that this node no longer coordinates; their members rejoin elsewhere.
 
-        Also those that it has lost and got back since: their members have joined another coordinator.
+        Also those that it has lost and regained: their members have joined another coordinator.
         """
         for name, group in list(self._state.kafka_groups.items()):
             if group.epoch != self._state.registry.group_epoch(name):

@@ -31,7 +31,7 @@ from penstock.groups.commits import Commit
 logger = logging.getLogger("penstock")
 
 FLUSH_MS: Final = 1000
-MADE: Final = GroupSettings(kind="stream")  # What a group is like that was made by a commit.
+MADE: Final = GroupSettings(kind="stream")  # The options of a group that was created by a commit.
 
 PartitionCommits = list[tuple[Partition, Commit]]
 
@@ -43,7 +43,7 @@ class Expiry:
         self._state = state
         self._groups = groups
         self._commits = commits
-        self._due_ms = -1  # Steady time of the next look; -1: the broker was opened just now.
+        self._due_ms = -1  # Steady time of the next pass; -1: the broker was just opened.
 
     def look(self) -> Steps[None]:
         """Renew offsets that are in use and delete expired ones, once an hour."""
@@ -65,7 +65,7 @@ class Expiry:
                 self._renew(group, commits)
             elif commits and not group.consumers:
                 yield from self._forget(group, commits)
-        except PenstockError as error:  # A full disk, most likely; the others have their turn all the same.
+        except PenstockError as error:  # Most likely a full disk; continue with the others.
             logger.warning("committed offsets of group %s on %s: %s", group.name, group.topic.name, error)
 
     def _renew(self, group: Group, commits: PartitionCommits) -> None:

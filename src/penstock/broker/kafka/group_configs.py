@@ -1,4 +1,4 @@
-"""Settings that operators have made for Kafka groups.
+"""Settings that operators have set for Kafka groups.
 
     data/groups.json     by group, if it has any
 
@@ -25,7 +25,7 @@ from penstock.config.broker import READ_COMMITTED, READ_UNCOMMITTED, GroupOption
 from penstock.errors import DirectoryUnusable, InvalidValue, Overloaded
 from penstock.groups.configs import SHARE_LOCKS, GroupConfig, GroupRules, with_usual
 
-GROUPS_MAX: Final = 10_000  # They are one file, which is written as a whole.
+GROUPS_MAX: Final = 10_000  # They are in one file, which is rewritten at each change.
 NOTHING: Final = GroupConfig()
 
 
@@ -59,7 +59,7 @@ class GroupConfigs:
         self._state.group_configs = decode_checked(data, GroupConfigBook).groups
 
     def said(self, name: str) -> GroupConfig:
-        """The settings that operators have made for a group."""
+        """The settings that operators have set for a group."""
         return self._state.group_configs.get(name, NOTHING)
 
     def counting(self, name: str) -> GroupRules:
@@ -122,11 +122,11 @@ class GroupConfigs:
         if self._error is not None:
             raise self._error
         yield from self._state.registry.write(GROUPS, encode_checked(GroupConfigBook(groups=groups)))
-        self._state.group_configs = groups  # Only now: what is not stored did not happen.
-        self._refresh()  # A later change of another node may have come meanwhile.
+        self._state.group_configs = groups  # Only now that it is stored.
+        self._refresh()  # A later change of another node may have arrived in the meantime.
 
     def _refresh(self) -> None:
-        """In a cluster, load what the metadata have: a change may not have been carried out here yet."""
+        """In a cluster, load the settings from the metadata: a change may not have been applied here yet."""
         if self._state.registry.group_epoch(""):
             data = self._state.registry.read(GROUPS)
             if data is not None:

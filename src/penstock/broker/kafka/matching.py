@@ -23,7 +23,7 @@ TOO_LONG: Final = f"matching the pattern takes longer than {MATCH_MS_MAX} ms; us
 
 
 class Deadline:
-    """Tells a thread when to stop: the time is over, or the operation was cancelled."""
+    """Tells a thread to stop: the time is over, or the operation was cancelled."""
 
     def __init__(self, clock: Clock, until_ms: int) -> None:
         self._clock = clock

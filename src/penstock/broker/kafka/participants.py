@@ -2,12 +2,13 @@
 
     first batch of a transaction   admit    asks the coordinator whether it has enlisted it (KIP-890)
     later ones                              the partition remembers the answer (``Partition.verified``)
-    before a commit with acks      hold     the acked messages are kept (``queue/transactional_acks.py``)
+    before a commit with acks      hold     reserves the acked messages (``queue/transactional_acks.py``)
     the decision                   finish   a marker to each partition, the offsets of groups, and acks
 
-A partition must not take a batch of a transaction that has ended, because no marker would ever follow and its
-readers would wait for good; and a marker must not end a later transaction of the same producer.  Requests
-may be delayed, repeated, or sent by a coordinator that was replaced without knowing it.  Therefore:
+A partition must not accept a batch of a transaction that has ended, because no marker would ever follow and
+its readers would wait forever; and a marker must not end a later transaction of the same producer.
+Requests may be delayed, repeated, or sent by a coordinator that was replaced without knowing it.
+Therefore:
 
     P1  every answer and decision has the epoch of the coordinator: one that is older than the newest epoch
         that this node has seen, in messages or in the metadata, is refused.  A node that has taken over a
@@ -56,7 +57,7 @@ OwnedRun = tuple[int, AckedRun]  # With the epoch of its partition.
 
 
 class Participants:
-    """The side of a transaction that owns partitions."""
+    """The partition owners' side of transactions."""
 
     def __init__(
         self, state: State, publishing: Publishing, commits: OffsetCommits, acks: TransactionalAcks
@@ -65,15 +66,15 @@ class Participants:
         self._publishing = publishing
         self._commits = commits
         self._acks = acks
-        self._epochs: dict[int, int] = {}  # By partition of the transaction log: the newest that was seen.
-        self._numbers: dict[int, tuple[int, bool]] = {}  # By producer: transaction, and whether it has ended.
+        self._epochs: dict[int, int] = {}  # By partition of the transaction log: the newest epoch seen.
+        self._numbers: dict[int, tuple[int, bool]] = {}  # By producer: transaction, whether ended.
 
     # Batches.
 
     def admit(
         self, topic: Topic, looks: list[Look], name: str, enlisting: Enlisting, claim: Claim
     ) -> Steps[None]:
-        """Have the coordinator confirm transactions that partitions do not know, or refuse batches."""
+        """Ask the coordinator to confirm transactions that partitions do not know, or refuse batches."""
         for look in looks:
             header = look.header
             if look.refusal is not None or header is None or not header.attributes & TRANSACTIONAL:
@@ -95,7 +96,7 @@ class Participants:
         enlisting: Enlisting,
         claim: Claim,
     ) -> Steps[None]:
-        """Have the coordinator confirm that a transaction writes to a partition."""
+        """Ask the coordinator to confirm that a transaction writes to a partition."""
         peers = self._state.transaction_peers
         assert peers is not None, "only in a cluster"
         partition = topic.partition(number)
@@ -108,7 +109,7 @@ class Participants:
             NotOwner,
             OutcomeUnknown,
             ServerUnreachable,
-        ) as error:  # Of the coordinator: clients try again.
+        ) as error:  # The coordinator is unavailable: clients retry.
             raise NotOwner(topic=topic.name, partition=number, owner=-1, epoch=0) from error
         self._check_confirmed(log_partition(name), producer_id, enlisted)
         partition.verified[producer_id] = epoch
@@ -126,7 +127,7 @@ class Participants:
     # The end.
 
     def hold(self, decision: Decision, acks: Sequence[OwnedRun]) -> Steps[None]:
-        """Keep acked messages for a commit that is about to be decided; all of them, or an error."""
+        """Reserve acked messages for a commit that is about to be decided; all of them, or an error."""
         self._check_coordinator(decision.coordinator, decision.coordinator_epoch)
         for epoch, run in acks:
             self._owned(run.topic, run.partition, epoch)
@@ -142,12 +143,12 @@ class Participants:
     ) -> Steps[None]:
         """Write the markers of a transaction to partitions of this node, each given with its epoch.
 
-        Doing it again does no harm.  ``NotOwner``: nothing was done.
+        Idempotent.  ``NotOwner``: nothing was done.
         """
         self._check_coordinator(decision.coordinator, decision.coordinator_epoch)
         number, _ = self._numbers.get(decision.producer_id, (-1, False))
         if decision.number < number:
-            return  # P2: it was delayed; all of that is done.
+            return  # P2: it was delayed; all of it is done already.
         found = [self._owned(*each) for each in partitions]
         for epoch, run in acks:
             self._owned(run.topic, run.partition, epoch)
@@ -184,7 +185,7 @@ class Participants:
                     "a transaction could not commit an offset of group %s on %s: %s", group, topic, error
                 )
 
-    # Who may say so.
+    # Checks of the coordinator.
 
     def _owned(self, topic: str, number: int, epoch: int) -> Partition:
         partition = self._state.topic(topic).partition(number)

@@ -27,10 +27,10 @@ from the ledger (because the ledger was lost) is aborted, otherwise readers of i
 forever.
 
 In a cluster each partition of the internal topic ``__transactions`` is a ledger, and its owner coordinates
-the transactional ids in it; it continues what the owner before has decided.  Step 3 is then done by the
+the transactional ids in it; it completes what the previous owner has decided.  Step 3 is then done by the
 owners of the partitions (``participants.py``), each of which answers when its part is durable.  Steps 1 and
 4 are not needed: a batch is acknowledged only when it is committed, and its marker follows in the same log.
-Before step 2 the owners of acked messages keep them for the commit (``queue/transactional_acks.py``).
+Before step 2 the owners of acked messages reserve them for the commit (``queue/transactional_acks.py``).
 """
 
 import logging
@@ -84,8 +84,8 @@ from penstock.wire.records import TRANSACTIONAL, read_header
 
 logger = logging.getLogger("penstock")
 
-RETRY_MS: Final = 1000  # What could not be finished is tried again after this.
-EXPIRY_MS: Final = 7 * DAY_MS  # As Kafka's: an id that was not used for so long is forgotten.
+RETRY_MS: Final = 1000  # Pause before unfinished transactions are retried.
+EXPIRY_MS: Final = 7 * DAY_MS  # An id that was not used for this long is forgotten, as in Kafka.
 # The same for an id that the broker chose: no client asks for it later.
 GENERATED_EXPIRY_MS: Final = 3600 * 1000
 GENERATED_KEPT_MS: Final = 60 * 1000  # At the limit; its commit may be repeated until then.
@@ -96,7 +96,7 @@ LOG_SETTINGS: Final = TopicSettings(
 
 
 class Transactions:
-    """The coordinator of transactions: of all, or in a cluster of those in partitions of this node."""
+    """The coordinator of all transactions; in a cluster, of those in this node's part of the log."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class Transactions:
         self._acks = acks
         self._directory = f"{state.directory}/transactions"
         self._partitioned: dict[int, tuple[Ledger, int]] = {}  # In a cluster: by partition, with its epoch.
-        self._deadlines: dict[str, int] = {}  # Of those that are ongoing, by the steady clock.
-        self._running: set[str] = set()  # Those that an operation is finishing.
+        self._deadlines: dict[str, int] = {}  # Of ongoing transactions, by the steady clock.
+        self._running: set[str] = set()  # Transactions that an operation is finishing.
         self._told: dict[str, int] = {}  # Of those that are ongoing: how long the ledger was when it knew.
         self._error: PenstockError | None = None  # Why the ledger cannot be read.
         self.alarm_ms = -1
@@ -212,7 +212,7 @@ class Transactions:
         partition = topic.partitions[number]
         found = self._partitioned.get(number)
         if found is None or found[0].log is not partition.log:
-            self.adopt(partition)  # It was new when it was opened.
+            self.adopt(partition)  # It was empty when it was opened.
         return self._partitioned[number]
 
     @property
@@ -271,7 +271,7 @@ class Transactions:
     def begin(self, name: str, timeout_ms: int, claim: Claim) -> Steps[tuple[int, int]]:
         """Begin a transaction in the next epoch of the id, whatever it writes to later.
 
-        That it has begun need not be durable: a broker that forgets it refuses what belongs to it.
+        The begin need not be durable: a broker that has forgotten it refuses the transaction's requests.
         """
         producer_id, epoch = yield from self.init_producer(name, timeout_ms, -1, -1, claim)
         known = self._known(name, producer_id, claim)
@@ -280,7 +280,7 @@ class Transactions:
         return producer_id, epoch
 
     def _check_limit(self) -> None:
-        """Forget ids that the broker chose, but not those that a client may still ask for."""
+        """Forget ids that the broker chose, except those that a client may still use."""
         limit = self._state.config.transactional_ids_max
         if sum(len(ledger.by_name) for ledger in self._ledgers) < limit:
             return
@@ -298,12 +298,12 @@ class Transactions:
                 return
         raise LimitReached(what="transactional ids", limit=limit, setting="transactional_ids_max")
 
-    # What belongs to a transaction.
+    # The contents of a transaction.
 
     def enlist(
         self, topic: str, numbers: list[int], name: str, producer_id: int, epoch: int, claim: Claim = ANYBODY
     ) -> Steps[None]:
-        """The transaction writes to these partitions of a topic."""
+        """Add partitions of a topic to the transaction."""
         self._check_partitions(topic, numbers)
         known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         partitions = [(topic, number) for number in numbers]
@@ -326,7 +326,7 @@ class Transactions:
         enlisting: rules.Enlisting,
         claim: Claim = ANYBODY,
     ) -> Steps[Enlisted]:
-        """Tell the owner of a partition that a transaction has enlisted it."""
+        """Confirm to the owner of a partition that a transaction has enlisted it."""
         ledger, coordinator_epoch = self._at(log_partition(name))
         known = self._known(name, producer_id, claim)
         if enlisting == "join":
@@ -342,7 +342,7 @@ class Transactions:
     def enlist_group(
         self, name: str, producer_id: int, epoch: int, group: str, claim: Claim = ANYBODY
     ) -> Steps[None]:
-        """The transaction commits offsets of a group."""
+        """Add a group whose offsets the transaction commits."""
         known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         enlisted = rules.enlist_group(known, producer_id, epoch, group, now_ms)
         yield from self._promise(self._ledger_of(name), name, enlisted)
@@ -402,7 +402,7 @@ class Transactions:
     def enlist_acks(
         self, acks: list[AckedRun], name: str, producer_id: int, epoch: int, claim: Claim = ANYBODY
     ) -> Steps[None]:
-        """Messages of queue groups that are acked with the commit; they must be leased now and then.
+        """Add messages of queue groups to ack with the commit; they must be leased now and at the commit.
 
         In a cluster their owners have been asked before (``check_acks``).
         """
@@ -449,9 +449,9 @@ class Transactions:
         add: bool,
         claim: Claim = ANYBODY,
     ) -> Steps[list[Appended | PenstockError]]:
-        """Append batches of a transaction; one answer each.  ``add``: their partitions belong to it then.
+        """Append batches of a transaction; one answer each.  ``add``: first enlist their partitions.
 
-        They are written when the ledger has that on disk (X2).
+        They are written after the ledger is durable (X2).
         """
         if self._state.transaction_peers is not None:
 
@@ -506,17 +506,17 @@ class Transactions:
     ) -> Steps[tuple[int, int]]:
         """Commit or abort, and with ``next_epoch`` end the epoch, too.
 
-        The answer is the producer's id and epoch from then on; it comes when everybody may see the messages.
+        Returns the producer's next id and epoch, when every reader may see the messages.
         """
         known = self._known(name, producer_id, claim)
-        if next_epoch:  # Raises, if it may not; the id that it would get is not used.
+        if next_epoch:  # Raises if that is not allowed; the returned id is not used.
             rules.end_epoch(known, producer_id, epoch, commit, lambda: 0, known.used_ms)
         else:
             rules.end(known, producer_id, epoch, commit, known.used_ms)
         kept = known.acks
         if commit and known.state == "ongoing":
             yield from self._prepare(name, known, claim)
-        known = self._known(name, producer_id, claim)  # Another request may have been quicker.
+        known = self._known(name, producer_id, claim)  # Another request may have been first.
         now_ms = self._state.clock.wall_ms()
         if next_epoch:
             new_producer_id = self._state.registry.new_producer_id
@@ -525,7 +525,7 @@ class Transactions:
             decided = rules.end(known, producer_id, epoch, commit, now_ms)
         ledger = self._ledger_of(name)
         if decided.state == "committing" and self._state.transaction_peers is not None:
-            if known.acks != kept:  # Others were added, which no owner keeps for it yet.
+            if known.acks != kept:  # Acks were added that no owner has reserved yet.
                 raise TransactionBusy(state=known.state)
         elif decided.state == "committing" and known.acks:
             try:
@@ -542,7 +542,7 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _put_decided(self, ledger: Ledger, name: str, known: Transaction, decided: Transaction) -> None:
-        """Write the end of a transaction; if that fails, what was held for it is delivered again."""
+        """Write the decision of a transaction; if that fails, its reserved messages are delivered again."""
         try:
             self._put(ledger, name, decided)
         except BaseException:
@@ -551,14 +551,14 @@ class Transactions:
             raise
 
     def _prepare(self, name: str, known: Transaction, claim: Claim) -> Steps[None]:
-        """Make durable what a commit depends on, before it is decided."""
+        """Make everything durable that a commit depends on, before it is decided."""
         peers = self._state.transaction_peers
         if peers is None:
             for log in self._logs(known):
                 yield Durable(log)
         elif known.acks:
             ledger, epoch = self._at(log_partition(name))
-            yield Durable(ledger.log)  # Its next coordinator has to know which messages are held for it.
+            yield Durable(ledger.log)  # Its next coordinator has to know its reserved messages.
             decision = Decision(
                 known.producer_id, known.epoch, known.number, True, log_partition(name), epoch
             )
@@ -573,9 +573,9 @@ class Transactions:
                 raise
 
     def look(self) -> Steps[None]:
-        """The alarm rang: abort what took too long, go on with what is not finished.
+        """The alarm: abort transactions that took too long, and continue unfinished ones.
 
-        One that fails, because of a full disk say, is tried again later and keeps no other from its end.
+        One that fails, for example because the disk is full, is retried later and does not delay others.
         """
         if self._error is not None:
             return
@@ -586,7 +586,7 @@ class Transactions:
             unfinished = [self._finish(ledger, name) for name in self._unfinished(ledger) - self._running]
             if ledger is self._state.ledger:
                 work += unfinished
-            else:  # Owners of its partitions may be away: others need not wait for them.
+            else:  # Owners of its partitions may be unavailable: other transactions need not wait for them.
                 self._state.jobs += unfinished
         for each in work:
             try:
@@ -600,7 +600,7 @@ class Transactions:
             raise failures[0]
 
     def _time_out(self, ledger: Ledger, failures: list[PenstockError]) -> None:
-        """Decide that the transactions whose time is over are aborted."""
+        """Decide to abort the transactions that have timed out."""
         now_ms = self._state.clock.steady_ms()
         for name in [name for name in ledger.by_name if self._deadlines.get(name, now_ms + 1) <= now_ms]:
             known = ledger.by_name[name]
@@ -615,10 +615,10 @@ class Transactions:
         known = self._find(name)
         return known is not None and known.state == "committing" and known.has(producer_id, epoch)
 
-    # What operators ask.
+    # Queries of operators.
 
     def describe(self, name: str) -> TransactionState | None:
-        """What is known of a transactional id; None if it is unknown."""
+        """The state of a transactional id; None if it is unknown."""
         known = self._find(name)
         if known is None:
             return None
@@ -654,7 +654,7 @@ class Transactions:
 
     def _find(self, name: str) -> Transaction | None:
         if self._state.transaction_peers is None and self._state.ledger is None:
-            return None  # Looking does not begin one.
+            return None  # A query does not begin one.
         return self._ledger_of(name).by_name.get(name)
 
     def _known(self, name: str, producer_id: int, claim: Claim) -> Transaction:
@@ -664,10 +664,10 @@ class Transactions:
         rules.check_claim(known, name, claim)
         return known
 
-    # Writing down.
+    # Writing.
 
     def _promise(self, ledger: Ledger, name: str, known: Transaction) -> Steps[None]:
-        """Write the new state; returns when it is durable."""
+        """Write the new state to the ledger; returns when it is durable."""
         if ledger.by_name.get(name) is not known:
             self._put(ledger, name, known)
         yield Durable(ledger.log)
@@ -691,7 +691,7 @@ class Transactions:
         yield from self._finish(ledger, name)
 
     def _finish(self, ledger: Ledger, name: str) -> Steps[None]:
-        """Do what was decided, as far as it is not done."""
+        """Carry out the remaining steps of a decision."""
         self._running.add(name)
         try:
             yield Durable(ledger.log)
@@ -702,7 +702,7 @@ class Transactions:
                 yield from self._finish_here(known)
             else:
                 yield from self._finish_at_owners(ledger, known, log_partition(name))
-            if ledger.by_name[name] is known:  # Else somebody else has finished it.
+            if ledger.by_name[name] is known:  # Otherwise another operation has finished it.
                 self._put(ledger, name, rules.finish(known))
                 for group, topic, commits in known.committed_offsets():
                     self._commits.release(topic, group, commits)
@@ -730,7 +730,7 @@ class Transactions:
         yield from peers.finish(decision, sorted(known.partitions), commits, known.acks)
 
     def _mark(self, known: Transaction) -> None:
-        """A marker to every partition that waits for one; one that fails does not keep the others from it."""
+        """Write a marker to every partition that waits for one, even if some fail."""
         failure: PenstockError | None = None
         for target in sorted(known.partitions):
             try:
@@ -745,7 +745,7 @@ class Transactions:
             raise failure
 
     def _logs(self, known: Transaction) -> list[Log]:
-        """What is to be synced; also of "os": what is finished must not be open after a crash."""
+        """The logs to sync, also those of "os": a finished transaction must not be open after a crash."""
         logs = [partition.log for partition in self._enlisted(known.partitions)]
         return [log for log in logs if log.config.durability != "memory"]
 
@@ -766,9 +766,9 @@ class Transactions:
             yield from topic.partitions
 
     def _close_orphans(self) -> Steps[None]:
-        """Abort what no transaction stands for: only a lost or older ledger leaves that (X2)."""
+        """Abort batches without a transaction, which only a lost or older ledger leaves (X2)."""
         if self._state.transaction_peers is not None:
-            return  # The ledger of another node may stand for it.
+            return  # The ledger of another node may have it.
         for partition in list(self._partitions()):
             if partition.epoch:
                 continue

@@ -1,6 +1,6 @@
-"""Compiles .proto files with protoc, in a process of its own with a time limit.
+"""Compiles .proto files with protoc, in a separate process with a time limit.
 
-protoc is C++ and reads what strangers sent, so it does not share the broker's memory.  Called from a thread
+protoc is C++ and reads untrusted input, so it does not share the broker's memory.  Called from a thread
 (``steps.aside``): it takes some 100 ms.
 """
 

@@ -1,12 +1,12 @@
 """The schema registry of a broker: stored in ``schemas.json``, shared by the nodes of a cluster.
 
     register, find, check    parse and compare in a thread: a schema may be large, and protoc is a process
-    delete, alter, reset     change the book
+    delete, alter, reset     change the stored registry
     everything else          is answered from memory
 
-Changes are made one at a time, and so are questions that need a thread.  In a cluster another node may change
-the registry at the same moment; then the change is computed again on what that node has stored, so two nodes
-never use an id twice.
+Changes are made one at a time, and so are queries that need a thread.  In a cluster another node may change
+the registry at the same moment; then the change is recomputed on the newer state, so two nodes never use an
+id twice.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from penstock.model.schemas import Compatibility, NewSchema, SchemaInfo, SchemaS
 from penstock.schemas.registry import ParsedSchemas, SchemaBook, SchemaRegistry
 
 BOOK_BYTES_MAX: Final = 16 << 20  # It is written as a whole at each change.
-ATTEMPTS_MAX: Final = 5  # Changes of other nodes that may come in between.
+ATTEMPTS_MAX: Final = 5  # Conflicting changes of other nodes before a change is given up.
 
 T = TypeVar("T")
 Change = Callable[[SchemaRegistry], tuple[SchemaBook, T]]
@@ -41,7 +41,7 @@ class Schemas:
         self._error: DirectoryUnusable | None = None  # The file is damaged.
         self._parsed: ParsedSchemas = {}
         self.registry = self._made(SchemaBook())
-        self.generation = 0  # Grows with each change: what depends on schemas is computed again.
+        self.generation = 0  # Grows with each change, to invalidate data derived from schemas.
 
     def open(self) -> None:
         data = self._state.registry.read(SCHEMAS)
@@ -56,7 +56,7 @@ class Schemas:
             self._state.problems.report("schemas.json", "file_damaged", message)
 
     def load(self, data: bytes) -> None:
-        """Load the registry that is stored, perhaps by another node."""
+        """Load the stored registry, which another node may have written."""
         self._replace(decode_checked(data, SchemaBook))
 
     def _made(self, book: SchemaBook) -> SchemaRegistry:
@@ -127,16 +127,16 @@ class Schemas:
                     raise Overloaded(what="bytes in the schema registry", limit=BOOK_BYTES_MAX)
                 try:
                     yield from self._state.registry.write(SCHEMAS, data)
-                except OutcomeUnknown:  # Another node was quicker, perhaps.  A change may be made twice.
+                except OutcomeUnknown:  # Perhaps another node was first.  A change may be made twice.
                     if attempt == ATTEMPTS_MAX - 1:
                         raise
                     continue
-                self._replace(book)  # Only now: what is not stored did not happen.
+                self._replace(book)  # Only now that it is stored.
                 return result
         raise AssertionError("the last attempt raises")
 
     def _refresh(self) -> None:
-        """In a cluster, load what the metadata have if that is newer."""
+        """In a cluster, load the registry from the metadata if that is newer."""
         if self._error is None and self._state.registry.group_epoch(""):
             data = self._state.registry.read(SCHEMAS)
             if data is not None:
@@ -144,7 +144,7 @@ class Schemas:
 
 
 def in_thread(function: Callable[[], T]) -> Steps[T]:
-    """What a function returns or raises, from a thread."""
+    """Run a function in a thread, and return or raise its outcome."""
 
     def run() -> T | PenstockError:
         try:
