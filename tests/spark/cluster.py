@@ -8,10 +8,12 @@
 
 The Python of the executors, which Spark also runs beside the driver, has PySpark, PyArrow,
 deltalake and what these need.  It has neither Penstock nor what that needs: what is used
-of these was shipped.
+of these was shipped.  It is another installation of the driver's version, such as Debian's
+Python where the tests run on pyenv's, if the machine has one.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,11 +54,10 @@ INSTALLED = [
     "wrapt",
     "typing_extensions",
 ]
-# Without what else is installed, and without the sources that a developer's PYTHONPATH may name.
+# Without the sources that a developer's PYTHONPATH may name.
 PYTHON = """\
 #!/bin/sh
-PYTHONPATH=$(echo "$PYTHONPATH" | sed 's#{sources}##g')
-PYTHONPATH="$PYTHONPATH:{packages}" exec {python} -S "$@"
+PYTHONPATH=$(echo "$PYTHONPATH" | sed 's#{sources}##g') exec {python} "$@"
 """
 
 
@@ -154,17 +155,34 @@ def eventually(
 
 def bare_python(folder: Path) -> Path:
     """A Python that does not have what is to be shipped."""
-    here = Path(pyspark.__file__).parents[1]
-    packages = folder / "packages"
-    packages.mkdir()
-    for path in here.iterdir():
+    bare = folder / "bare"
+    made = [other_python() or sys.executable, "-m", "venv", "--without-pip", str(bare)]
+    subprocess.run(made, check=True, timeout=PATIENCE_S)
+    [packages] = bare.glob("lib/python*/site-packages")
+    for path in Path(pyspark.__file__).parents[1].iterdir():
         if path.name.partition("-")[0].removesuffix(".py") in INSTALLED:
             (packages / path.name).symlink_to(path)
     python = folder / "python"
     sources = Path(penstock.__file__).parents[1]
-    python.write_text(PYTHON.format(packages=packages, python=sys.executable, sources=sources))
+    python.write_text(PYTHON.format(python=bare / "bin" / "python", sources=sources))
     python.chmod(0o755)
     return python
+
+
+def other_python() -> str | None:
+    """Another installation of this version of Python; Spark refuses other versions."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for folder in [*os.environ["PATH"].split(os.pathsep), "/usr/local/bin", "/usr/bin"]:
+        found = shutil.which(name, path=folder)
+        if found and base_prefix(found) not in (sys.base_prefix, ""):
+            return found
+    return None
+
+
+def base_prefix(python: str | Path) -> str:
+    """Where that Python is installed; empty if it cannot be run."""
+    asked = [python, "-c", "import sys; print(sys.base_prefix)"]
+    return subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S).stdout.strip()
 
 
 def below(roots: set[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """Programs for Spark, run in a process of their own: ``python driver.py NAME MASTER SERVERS FOLDER``.
 
     everything    writes a table to a topic, reads it back, streams it on to another topic
-    shipped       the same, and says where tasks find Penstock; then COMMANDS
+    shipped       the same, and says where tasks find Penstock and Python; then COMMANDS
     asked         a query over a topic and one over the table of a transform
     NAME,NAME     stages, one after the other, each until it has done all there is:
                   sink         a query of one's own: topic "in" to topic "out"
@@ -61,7 +61,7 @@ def everything(spark: "SparkSession", servers: str, folder: str) -> None:
 
 
 def shipped(spark: "SparkSession", servers: str, folder: str) -> None:
-    """All of that, and the folder that Spark unpacked Penstock to, and commands."""
+    """All of that, the folder that Spark unpacked Penstock to, the Python of the tasks, and commands."""
     everything(spark, servers, folder)
     say(*sorted(set(spark.sparkContext.parallelize(range(8), 8).map(where).collect())))
     for words in json.loads(os.environ["COMMANDS"]):
@@ -93,10 +93,10 @@ def say(*words: object) -> None:
 
 
 def where(_: int) -> str:
-    """Where a task finds Penstock: the folder that it was unpacked to."""
+    """Where a task finds Penstock, the folder that it was unpacked to, and where its Python is installed."""
     import penstock
 
-    return str(penstock.__file__).split(os.sep)[-3]
+    return f"{str(penstock.__file__).split(os.sep)[-3]} {sys.base_prefix}"
 
 
 def stream(spark: "SparkSession", servers: str, folder: str, source: str = "in") -> None:

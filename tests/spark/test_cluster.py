@@ -1,12 +1,15 @@
 """A real cluster: a master and two workers in processes of their own, to which Penstock is shipped."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.server.process import Server
-from tests.spark.cluster import Cluster, bare_python
+from tests.spark.cluster import Cluster, bare_python, base_prefix, other_python
 from tests.spark.drivers import Driver
 
 import penstock
@@ -33,6 +36,21 @@ def typed_topic(broker: penstock.Broker) -> None:
     broker.create_topic("typed", partitions=1)
     info = broker.register_schema("typed-value", NewSchema(schema=AVRO))
     broker.publish("typed", b"\0" + info.id.to_bytes(4, "big") + b"\x08anna" + struct.pack("<d", 3.5))
+
+
+def test_the_python_of_the_executors_is_another_one_and_has_no_penstock(tmp_path: Path) -> None:
+    python = bare_python(tmp_path)
+
+    def imports(module: str) -> bool:
+        return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+    assert [imports(module) for module in ("pyspark", "pyarrow", "deltalake")] == [True] * 3
+    assert [imports(module) for module in ("penstock", "pyspark_penstock", "msgspec", "crc32c")] == [
+        False
+    ] * 4
+    if other_python() is None and "CI" not in os.environ:
+        pytest.skip("there is no second installation of this version of Python here")
+    assert base_prefix(python) != sys.base_prefix
 
 
 def test_a_local_spark_whose_python_has_no_penstock_reads_and_writes_topics(tmp_path: Path) -> None:
@@ -66,7 +84,8 @@ def test_executors_that_have_no_penstock_and_no_key_read_and_write_topics_and_ru
             told = Driver("shipped", cluster.url, server, tmp_path, cluster.variables | own).finish()
 
             read, where, *answer = told.splitlines()
-            assert (read, where) == (f"1000 {sum(range(1000)):.1f}", "penstock_shipped")
+            assert read == f"1000 {sum(range(1000)):.1f}"
+            assert where == f"penstock_shipped {base_prefix(cluster.variables['PYSPARK_PYTHON'])}"
             assert answer == ["messages", "1000", "customer,total", "anna,3.5", "done"]
             expected = sorted(b"v%d" % number for number in range(1000))
             for topic in ("table", "out"):
