@@ -304,6 +304,7 @@ NOT_OVER_GRPC = {
     "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
     "test_what_is_staged_is_published_once_by_version": "record batches",
     "test_queues_are_listed_and_got_apart_from_topics": "queues apart from topics",
+    "test_the_dead_letters_of_a_queue_are_in_a_queue": "queues apart from topics",
     **dict.fromkeys(TRANSACTIONS, "transactions"),
 }
 # Why SQS does not make a claim: what its requests, or its answers, have no word for.
@@ -357,6 +358,7 @@ NOT_OVER_SQS = {
     "test_what_is_staged_is_published_once_by_version": "record batches",
     "test_messages_have_no_headers_but_those_they_were_published_with": "a time to live of one message",
     "test_queues_are_listed_and_got_apart_from_topics": "queues apart from topics",
+    "test_the_dead_letters_of_a_queue_are_in_a_queue": "queues apart from topics",
     "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
     **dict.fromkeys(TRANSACTIONS, "transactions"),
 }

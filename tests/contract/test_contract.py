@@ -771,6 +771,20 @@ def test_queues_are_listed_and_got_apart_from_topics(broker: TestBroker) -> None
     assert (broker.queues(), broker.topics()) == ([], ["news"])
 
 
+def test_the_dead_letters_of_a_queue_are_in_a_queue(broker: TestBroker) -> None:
+    jobs = broker.queue("jobs", dead_letter_topic="failed-jobs")
+    failed = broker.get_queue("failed-jobs")
+    jobs.publish(b"1")
+
+    jobs.subscribe().receive()[0].reject("damaged")
+
+    with failed.subscribe() as consumer:
+        [letter] = consumer.receive(wait="30s")
+        assert (letter.value, letter.headers["x-error"]) == (b"1", "damaged")
+        letter.ack()
+    assert failed.depth() == 0
+
+
 def test_one_consumer_takes_messages_of_several_topics_in_turn(broker: TestBroker) -> None:
     for topic in ("a", "b", "c"):
         broker.create_topic(topic)

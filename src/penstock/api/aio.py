@@ -16,6 +16,7 @@ class for threads, from this one (``broker.py``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -26,7 +27,13 @@ from penstock.api.aio_handles import AsyncConsumer, AsyncProducer, AsyncTopicsCo
 from penstock.api.aio_transactions import AsyncTransaction
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
-from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
+from penstock.config.broker import (
+    DEAD_LETTER_RETENTION_MS,
+    QUEUE_PARTITIONS,
+    Compression,
+    GroupOptions,
+    TopicOptions,
+)
 from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
 from penstock.model.ids import (
     SENT_ID,
@@ -248,9 +255,16 @@ class AsyncBroker(AsyncBrokerCalls):
     async def queue(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncQueue":
         """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
 
-        By default it has one partition, and is first in, first out.
+        By default it has one partition, and is first in, first out.  Its ``dead_letter_topic`` becomes a
+        queue, too.
         """
         await self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
+        dead_letters = options.get("dead_letter_topic")
+        if dead_letters:
+            letters: TopicOptions = {"retention": timedelta(milliseconds=DEAD_LETTER_RETENTION_MS)}
+            if "durability" in options:
+                letters["durability"] = options["durability"]
+            await self.queue(dead_letters, **letters)
         queue = AsyncQueue(self, name)
         await queue.prepare()
         return queue

@@ -15,6 +15,7 @@ connection, and ``penstock.aio`` the same methods for asyncio (``aio.py``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -25,7 +26,13 @@ from penstock.api.handles import Consumer, Producer, TopicsConsumer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
 from penstock.api.transactions import Transaction
-from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
+from penstock.config.broker import (
+    DEAD_LETTER_RETENTION_MS,
+    QUEUE_PARTITIONS,
+    Compression,
+    GroupOptions,
+    TopicOptions,
+)
 from penstock.errors import InvalidValue, QueueNotFound, TopicExists, TopicNotFound
 from penstock.model.ids import (
     SENT_ID,
@@ -245,9 +252,16 @@ class Broker(BrokerCalls):
     def queue(self, name: str, **options: Unpack[TopicOptions]) -> "Queue":
         """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
 
-        By default it has one partition, and is first in, first out.
+        By default it has one partition, and is first in, first out.  Its ``dead_letter_topic`` becomes a
+        queue, too.
         """
         self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
+        dead_letters = options.get("dead_letter_topic")
+        if dead_letters:
+            letters: TopicOptions = {"retention": timedelta(milliseconds=DEAD_LETTER_RETENTION_MS)}
+            if "durability" in options:
+                letters["durability"] = options["durability"]
+            self.queue(dead_letters, **letters)
         queue = Queue(self, name)
         queue.prepare()
         return queue

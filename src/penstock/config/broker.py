@@ -38,6 +38,7 @@ STORED_MAX = 100  # Kafka settings that are only stored ...
 STORED_LENGTH_MAX = 4096  # ... and characters of each.
 SQS_LENGTH_MAX = 64 * 1024  # Of an attribute of an SQS queue; a policy is the longest.
 DEAD_LETTER_SUFFIX = ".dlq"
+DEAD_LETTER_RETENTION_MS = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 ISOLATIONS: Final = (READ_COMMITTED, READ_UNCOMMITTED)

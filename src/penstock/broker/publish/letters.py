@@ -7,13 +7,17 @@ published to a topic whose schema they do not match (``invalid.py``).
 from typing import Final
 
 from penstock.broker.state import Topic
-from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
+from penstock.config.broker import (
+    DEAD_LETTER_RETENTION_MS,
+    DEAD_LETTER_SUFFIX,
+    MESSAGE_BYTES_MAX,
+    TopicSettings,
+)
 from penstock.model.message import own_headers
 from penstock.model.placing import Placed
 from penstock.wire.headers import DEAD_LETTER_HEADERS, SOURCE
 from penstock.wire.records import LANE_MASK, Record
 
-RETENTION_MS: Final = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
 HEADERS_BYTES: Final = 16 * 1024  # What the headers may add to a message.
 
 
@@ -27,7 +31,7 @@ def letters_settings(topic: Topic) -> TopicSettings:
     return TopicSettings(
         partitions=topic.settings.partitions,
         durability=topic.settings.durability,
-        retention_ms=RETENTION_MS,
+        retention_ms=DEAD_LETTER_RETENTION_MS,
         message_bytes_max=min(topic.settings.message_bytes_max + HEADERS_BYTES, MESSAGE_BYTES_MAX),
     )
 
