@@ -117,6 +117,7 @@ bench-scaling: compile  ## how cost grows with topics, partitions, groups, backl
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
 
 soak: compile    ## property tests and fuzzed decoders with 20,000 examples each, power cuts, kills and millions on Spark; prints the seed
+	@scripts/install-deploy-tools
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property tests/fuzz
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) -o faulthandler_timeout=0 -m soak tests
 

@@ -1,7 +1,4 @@
-"""The Helm chart, rendered by helm itself and validated by kubeconform, where they are installed.
-
-go install helm.sh/helm/v3/cmd/helm@v3.22.0
-go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+"""The Helm chart, rendered by helm itself and validated by kubeconform (``scripts/install-deploy-tools``).
 
 Go also downloads the OpenAPI document of Kubernetes, of which ``schemas`` makes what kubeconform reads.
 """
@@ -14,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from tests.deploy.programs import needs, path_of
 
 from penstock.config.loading import load
 
@@ -31,11 +29,12 @@ KINDS: Final = {
     "poddisruptionbudget-policy-v1": "policy.v1.PodDisruptionBudget",
 }  # fmt: skip
 
-needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="there is no helm here")
+needs_helm = needs("helm")
 
 
 def helm(*settings: str) -> subprocess.CompletedProcess[str]:
-    command = ["helm", "template", "shop", str(CHART), "--namespace", "queues", "--kube-version", "1.31.0"]
+    program = str(path_of("helm"))
+    command = [program, "template", "shop", str(CHART), "--namespace", "queues", "--kube-version", "1.31.0"]
     for setting in settings:
         command += ["--set", setting]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -162,7 +161,7 @@ def strict(part: Any) -> Any:
 
 
 @needs_helm
-@pytest.mark.skipif(shutil.which("kubeconform") is None, reason="there is no kubeconform here")
+@needs("kubeconform")
 @pytest.mark.soak  # It downloads Kubernetes.
 @pytest.mark.parametrize(
     "settings",
@@ -174,8 +173,9 @@ def strict(part: Any) -> Any:
 )
 def test_kubernetes_accepts_the_manifests(settings: tuple[str, ...], schemas: Path) -> None:
     where = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = [str(path_of("kubeconform")), "-strict", "-summary", "-schema-location", where]
     done = subprocess.run(
-        ["kubeconform", "-strict", "-summary", "-schema-location", where], input=helm(*settings).stdout,
+        command, input=helm(*settings).stdout,
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 

@@ -1,11 +1,9 @@
 """The compose files: what they mount exists, and their settings are those of a server that starts.
 
-compose-go, which Docker Compose is made of, validates them where it is installed: in a checkout of
-github.com/compose-spec/compose-go (v2.16.2), go build -o /usr/local/bin/compose-go ./cmd
+compose-go, which Docker Compose is made of, validates them (``scripts/install-deploy-tools``).
 """
 
 import re
-import shutil
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from tests.deploy.programs import needs, path_of
 from tests.store import stores
 
 from penstock.clock import SystemClock
@@ -73,14 +72,14 @@ def test_a_node_of_the_cluster_accepts_its_store() -> None:
         assert store.create("name", b"content")
 
 
-@pytest.mark.skipif(shutil.which("compose-go") is None, reason="there is no compose-go here")
+@needs("compose-go")
 @pytest.mark.parametrize("name", FILES)
 def test_compose_accepts_the_files(name: str, tmp_path: Path) -> None:
     required = re.compile(r"\$\{\w+:\?[^}]*\}")  # compose-go alone reads no environment.
     (tmp_path / name).write_text(required.sub("given", (FOLDER / name).read_text()))
 
     done = subprocess.run(
-        ["compose-go", tmp_path / name], capture_output=True, text=True, timeout=60, check=False
+        [str(path_of("compose-go")), tmp_path / name], capture_output=True, text=True, timeout=60, check=False
     )
 
     assert done.returncode == 0, done.stderr
