@@ -21,7 +21,7 @@ CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run cluster test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage lock generate docs bench bench-peers bench-scaling bench-spark kafka-reference soak clean
+	imports unit compile coverage lock generate docs bench bench-peers bench-cluster-peers bench-scaling bench-spark kafka-reference soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -103,6 +103,10 @@ bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benc
 bench-peers: compile  ## the same work by Kafka, RabbitMQ, NATS, Redis, Valkey, beanstalkd and SQS's stand-in; 40 minutes
 	@scripts/install-peers
 	$(COMPILED) $(BIN)/python -m benchmarks.peers --page
+
+bench-cluster-peers: compile  ## three nodes beside three of NATS, RabbitMQ and Kafka, equal durability; 12 minutes
+	@scripts/install-peers
+	$(COMPILED) $(BIN)/python -m benchmarks.cluster.peers --page
 
 kafka-reference: $(READY)  ## compare the Kafka protocol with Apache Kafka itself, from Maven Central; 1 minute
 	@scripts/install-kafka

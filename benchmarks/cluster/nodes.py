@@ -21,6 +21,7 @@ class ClusterNode(Process):
     """``penstock serve`` as a node; ``url`` is its native address."""
 
     def __init__(self, folder: Path, store: str, number: int) -> None:
+        self.number = number
         self.data = folder / f"node-{number}"
         self._counts = folder / f"requests-{number}"
         settings = {

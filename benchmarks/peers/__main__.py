@@ -74,7 +74,7 @@ class Run:
 
     def all(self) -> None:
         """Round by round, system by system."""
-        clients.prepare([each for each in self._systems if each.name not in self.notes])
+        clients.prepare([each.adapter for each in self._systems if each.name not in self.notes])
         started = time.monotonic()
         for number in range(self._rounds):
             again_s = sum(each.seconds for each in self.measured if each.seconds <= LONG_S) / max(number, 1)

@@ -10,14 +10,17 @@ of them start in less time than one message of a slow system takes.
 
 import gc
 import multiprocessing
+import threading
 import time
 import traceback
+from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.peers.adapter import Adapter, Token
-from benchmarks.peers.systems import SYSTEMS, System
+from benchmarks.peers.systems import new_client
 
 PRODUCER_NUMBERS = 10_000_000  # Each producer has so many.
 START_S = 120.0
@@ -26,6 +29,9 @@ WAIT_S = 1.0  # Of one call, so that a reader hears that the publisher has ended
 RECEIVE = 500
 FOLLOW_ACK = 100  # Who follows a live stream answers for so many together, whatever the system.
 LATER_CHUNK = 100
+SLOW_S = 0.5  # An acknowledgement that took so long: the failure is not over.
+CALM_S = 4.0  # None was slow for so long: it is.
+THROUGH_S_MAX = 40.0
 HOPELESS_S = 10.0  # Who has not done its share by then does not go on.
 
 _context = multiprocessing.get_context("forkserver")
@@ -36,26 +42,31 @@ class Job:
     """What one process does."""
 
     work: str  # A name of WORK.
-    system: str
+    adapter: str  # module:class, in adapters/
+    mode: str
     address: str
     queue: str
     group: str = ""  # To subscribe to before all begin.
+    first: bytes = b""  # A message to publish before all begin, so that nobody connects meanwhile.
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def prepare(systems: Sequence[System]) -> None:
+def prepare(adapters: Sequence[str]) -> None:
     """Have the clients of these imported, before anything is measured."""
-    modules = {f"benchmarks.peers.adapters.{each.adapter.partition(':')[0]}" for each in systems}
+    modules = {f"benchmarks.peers.adapters.{each.partition(':')[0]}" for each in adapters}
     _context.set_forkserver_preload(["benchmarks.peers.clients", "benchmarks.peers.report", *sorted(modules)])
     first = _context.Process(target=time.monotonic)
     first.start()
     first.join()
 
 
-def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    """All at once; what each of them tells, in their order."""
+def run(jobs: Sequence[Job], meanwhile: Callable[[Any], None] | None = None) -> list[dict[str, Any]]:
+    """All at once; what each of them tells, in their order.
+
+    ``meanwhile`` is called with the value that they share when all of them have begun.
+    """
     answers: Any = _context.SimpleQueue()
-    barrier = _context.Barrier(len(jobs))
+    barrier = _context.Barrier(len(jobs) + (meanwhile is not None))
     total = _context.Value("q", -1)  # What the publisher has published, when it has ended.
     children = [
         _context.Process(target=_child, args=(number, job, barrier, total, answers), daemon=True)
@@ -63,6 +74,10 @@ def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     ]
     for child in children:
         child.start()
+    if meanwhile is not None:
+        with suppress(threading.BrokenBarrierError):  # A child has failed, and tells why.
+            barrier.wait(START_S)
+            meanwhile(total)
     told = dict(answers.get() for _ in jobs)
     for child in children:
         child.join()
@@ -76,10 +91,11 @@ def _child(number: int, job: Job, barrier: Any, total: Any, answers: Any) -> Non
     # Each has the modules of all clients, as no user has; the collector would look at them for 40 ms.
     gc.freeze()
     try:
-        system = next(each for each in SYSTEMS if each.name == job.system)
-        client = system.client(job.address)
+        client = new_client(job.adapter, job.address, job.mode)
         if job.group:
             client.subscribe(job.queue, job.group)
+        if job.first:
+            client.publish(job.queue, job.first)
         barrier.wait(START_S)
         answer = WORK[job.work](client, job.queue, total, **job.arguments)
         client.close()
@@ -121,6 +137,27 @@ def publish(
     client.flush()
     total.value = number - first
     return {"count": number - first, "started": started, "ended": time.monotonic()}
+
+
+def publish_through(client: Adapter, queue: str, total: Any, *, producer: int, size: int) -> dict[str, Any]:
+    """One by one, while a node is killed, until acknowledgements have come regularly again.
+
+    ``total`` is when it was killed, in microseconds; negative before.
+    """
+    number = first = producer * PRODUCER_NUMBERS
+    rest = body(0, 0, size)[12:]
+    acked, slow_at = array("d"), 0.0
+    while True:
+        begun = time.monotonic()
+        client.publish(queue, b"%012d" % number + rest)
+        number += 1
+        acked.append(now := time.monotonic())
+        if now - begun > SLOW_S:
+            slow_at = now
+        if (killed := total.value / 1e6) > 0 and (
+            now - max(killed, slow_at) > CALM_S or now - killed > THROUGH_S_MAX
+        ):
+            return {"count": number - first, "acked": acked}
 
 
 def publish_paced(
@@ -245,6 +282,7 @@ def follow(client: Adapter, queue: str, total: Any, *, size: int, ack: bool) -> 
 
 WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "publish": publish,
+    "publish_through": publish_through,
     "publish_paced": publish_paced,
     "publish_later": publish_later,
     "consume": consume,

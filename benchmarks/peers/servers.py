@@ -80,12 +80,14 @@ def started(
             start_new_session=True,
         )
         try:
-            found = _told(process, said) if said else _reached(process, port, address)
-            if not found:
+            found = _told(process, said) if said else address.format(port=port)
+            if not said:
+                wait_for(process, port, said_path)
+            elif not found:
                 raise NotStartedError(f"it did not start: {_last_line(said_path)}")
             yield Started(found, process)
         finally:
-            _end(process)
+            end(process)
 
 
 def _told(process: subprocess.Popen[str], name: str) -> str:
@@ -101,7 +103,8 @@ def _told(process: subprocess.Popen[str], name: str) -> str:
         return ""
 
 
-def _reached(process: subprocess.Popen[str], port: int, address: str) -> str:
+def wait_for(process: subprocess.Popen[str], port: int, log: Path) -> None:
+    """Until the server listens; ``log`` is what it says if it does not."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -109,8 +112,8 @@ def _reached(process: subprocess.Popen[str], port: int, address: str) -> str:
         except OSError:
             time.sleep(0.05)
         else:
-            return address.format(port=port)
-    return ""
+            return
+    raise NotStartedError(f"it did not start: {_last_line(log)}")
 
 
 def _last_line(path: Path) -> str:
@@ -118,7 +121,7 @@ def _last_line(path: Path) -> str:
     return lines[-1].replace(str(path.parent), "...") if lines else "it said nothing"
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
     """It and all that it started: nothing of it is needed any more."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -236,7 +239,6 @@ def moto(_: Path, port: int) -> list[str]:
 
 def kafka(settings: Mapping[str, str]) -> Command:
     """One node of Apache Kafka with KRaft, from the jars of Maven Central."""
-    java = f"java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '{KAFKA}/*'"
 
     def command(directory: Path, port: int) -> list[str]:
         controller = free_port()
@@ -257,8 +259,18 @@ def kafka(settings: Mapping[str, str]) -> Command:
         }
         config = directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        cluster = urlsafe_b64encode(uuid4().bytes).decode()[:22].replace("-", "A")  # No option begins so.
-        make = f"{java} kafka.tools.StorageTool format -t {cluster} -c {config}"
-        return ["sh", "-c", f"{make} && exec {java} kafka.Kafka {config}"]
+        return kafka_node(config, kafka_cluster_id())
 
     return command
+
+
+def kafka_cluster_id() -> str:
+    """A new one."""
+    return urlsafe_b64encode(uuid4().bytes).decode()[:22].replace("-", "A")  # No option begins so.
+
+
+def kafka_node(config: Path, cluster: str) -> list[str]:
+    """Make its directory, and run it."""
+    java = f"java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '{KAFKA}/*'"
+    make = f"{java} kafka.tools.StorageTool format -t {cluster} -c {config}"
+    return ["sh", "-c", f"{make} && exec {java} kafka.Kafka {config}"]

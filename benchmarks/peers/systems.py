@@ -54,17 +54,11 @@ class System:
 
     def missing(self) -> str:
         """What is not installed; empty if nothing."""
-        return ", ".join(name for name in self.needs if not _there(name))
+        return ", ".join(name for name in self.needs if not is_there(name))
 
     def client(self, address: str) -> Adapter:
         """A new client."""
-        made: Adapter = self._class(address, self.mode)
-        return made
-
-    @property
-    def _class(self) -> Any:
-        module, _, name = self.adapter.partition(":")
-        return getattr(import_module(f"benchmarks.peers.adapters.{module}"), name)
+        return new_client(self.adapter, address, self.mode)
 
     @contextmanager
     def started(self, directory: Path, *, filling: bool = False) -> Iterator[Started]:
@@ -74,8 +68,16 @@ class System:
             yield server
 
 
-def _there(name: str) -> bool:
-    if "/" in name:
+def new_client(adapter: str, address: str, mode: str) -> Adapter:
+    """A client of the class that is named ``module:class``, in adapters/."""
+    module, _, name = adapter.partition(":")
+    made: Adapter = getattr(import_module(f"benchmarks.peers.adapters.{module}"), name)(address, mode)
+    return made
+
+
+def is_there(name: str) -> bool:
+    """Whether a program, a file below the root of the sources or a module is installed."""
+    if "/" in name and not name.startswith("/"):
         return (ROOT / name).exists()
     try:
         return bool(servers.program(name) or find_spec(name))

@@ -89,7 +89,8 @@ class Place:
 
     def _job(self, work: str, group: str = "", **arguments: Any) -> Job:
         return Job(
-            work=work, system=self.system.name, address=self.server.address, queue=self.queue, group=group,
+            work=work, adapter=self.system.adapter, mode=self.system.mode, address=self.server.address,
+            queue=self.queue, group=group,
             arguments={"size": self.size, **arguments},
         )  # fmt: skip
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import adapters, report
+from benchmarks.peers import adapters, report, servers
 from benchmarks.peers.rows import Measured, Outcome, Row, best, rows
-from benchmarks.peers.systems import SYSTEMS
+from benchmarks.peers.systems import SYSTEMS, is_there
 from benchmarks.peers.workloads import WORKLOADS, Figures
 
 ADAPTER_LINES_MAX = 60
@@ -121,6 +121,19 @@ def test_what_is_written_can_be_written_again_from_the_json(tmp_path: Path) -> N
     assert "old" not in page + summary
     assert (tmp_path / "peers.png").stat().st_size > 1000
     assert (tmp_path / "peers.svg").read_text().startswith("<?xml")
+
+
+def test_a_server_is_there_by_the_path_that_it_has_in_the_newest_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "NEWEST", tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    path = "/usr/lib/a-server/bin/start"
+    before = is_there(path)
+    (tmp_path / path.lstrip("/")).parent.mkdir(parents=True)
+    (tmp_path / path.lstrip("/")).touch()
+
+    assert (before, is_there(path)) == (False, True)
 
 
 def test_rows_of_one_system_stand_alone_in_their_size() -> None:

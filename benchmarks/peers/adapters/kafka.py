@@ -16,6 +16,8 @@ UNDER_WAY = 50_000  # Fewer than it has room for.
 class KafkaAdapter(Adapter):
     """Modes: plain, and headers (Penstock's).  Consumers commit offsets: no answer for one message."""
 
+    replicas = 1
+
     def __init__(self, address: str, mode: str) -> None:
         self._address: dict[str, Any] = {
             "bootstrap.servers": address,
@@ -29,7 +31,7 @@ class KafkaAdapter(Adapter):
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         del groups
-        topic = NewTopic(queue, 1, 1, config=self._topic)
+        topic = NewTopic(queue, 1, self.replicas, config=self._topic)
         admin = AdminClient(self._address)
         admin.create_topics([topic])[queue].result(WAIT_S)
 

@@ -60,3 +60,9 @@ class KafkaShareAdapter(KafkaAdapter):
     def close(self) -> None:
         if self._sharing is not None:
             self._sharing.close()
+
+
+class KafkaClusterAdapter(KafkaShareAdapter):
+    """Three replicas."""
+
+    replicas = 3

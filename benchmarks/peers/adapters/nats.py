@@ -1,20 +1,32 @@
 """NATS JetStream by nats-py: many publishes under way, and messages that are pushed."""
 
 import asyncio
+import logging
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import nats
+import nats.errors
 import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType
 
 from benchmarks.peers.adapter import Adapter, Received, Token
 
 UNDER_WAY = 4000
+REPLICAS = 3
+FAILED_S = 1.0  # A publish without an answer for so long is repeated;
+RETRY_S = 0.05  # and one that was refused, after so long.
+PATIENCE_S = 60.0
 EVERY = ConsumerConfig(
     deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.EXPLICIT, max_ack_pending=UNDER_WAY
 )
+
+logging.getLogger("nats").setLevel(
+    logging.CRITICAL
+)  # It reports every attempt to reconnect, with a traceback.
 
 
 class NatsAdapter(Adapter):
@@ -24,7 +36,10 @@ class NatsAdapter(Adapter):
         self._loop = uvloop.new_event_loop()
         self._run, self._next = self._loop.run_until_complete, self._loop.create_future()
         self._storage = StorageType(mode)
-        self._connection = self._run(nats.connect(address))
+        servers = address.split(",")
+        self._connection = self._run(
+            nats.connect(servers, max_reconnect_attempts=-1, reconnect_time_wait=RETRY_S)
+        )
         self._stream = self._connection.jetstream(publish_async_max_pending=UNDER_WAY)
         self._sent: deque[asyncio.Future[Any]] = deque()
         self._arrived: deque[tuple[bytes, Any]] = deque()
@@ -74,6 +89,29 @@ class NatsAdapter(Adapter):
 
     def close(self) -> None:
         self._run(self._connection.close())
+
+
+class NatsClusterAdapter(NatsAdapter):
+    """Three replicas; a publish is repeated until it is confirmed, so a message may be there twice."""
+
+    def make(self, queue: str, groups: Sequence[str]) -> None:
+        del groups
+        stream = {"name": queue, "subjects": [queue], "storage": self._storage, "num_replicas": REPLICAS}
+        self._until_done(self._stream.add_stream, **stream)
+
+    def publish(self, queue: str, body: bytes) -> None:
+        self._until_done(self._stream.publish, queue, body, timeout=FAILED_S)
+
+    def subscribe(self, queue: str, group: str) -> None:
+        self._until_done(super().subscribe, queue, group)
+
+    def _until_done(self, work: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with suppress(nats.errors.Error, TimeoutError):
+                return self._run(made) if (made := work(*given, **more)) is not None else None
+            self._run(asyncio.sleep(RETRY_S))
+        raise TimeoutError
 
 
 async def _each(answers: Sequence[Any]) -> None:

@@ -1,13 +1,19 @@
 """RabbitMQ by pika's select loop, with publisher confirms; quicker than its blocking connection."""
 
+import random
+import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pika
+from pika.exceptions import AMQPError
 
 from benchmarks.peers.adapter import Adapter, Received, Token
 
+PATIENCE_S = 60.0
+RETRY_S = 0.05
 UNDER_WAY = 2000  # Publishes without their confirm; and what a consumer is sent ahead.
 KINDS: dict[str, dict[str, Any]] = {"classic": {}, "transient": {}, "quorum": {"x-queue-type": "quorum"}}
 
@@ -71,23 +77,59 @@ class RabbitAdapter(Adapter):
         self._channel.close()
 
 
+class RabbitClusterAdapter(RabbitAdapter):
+    """It connects again, to any node, and repeats the publish, so a message may be there twice."""
+
+    def __init__(self, address: str, mode: str) -> None:
+        self._address = address
+        super().__init__(address, mode)
+
+    def publish(self, queue: str, body: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return super().publish(queue, body)
+            except (ConnectionError, AMQPError):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_S)
+            with suppress(ConnectionError, AMQPError):
+                self._channel = _Channel(self._address)
+
+
 class _Channel:
     """pika's asynchronous channel, whose loop runs while somebody waits for something."""
 
     def __init__(self, address: str) -> None:
         self._waiting: dict[int, None] = {}  # Publishes without their confirm, in their order.
         self._tag, self._bound, self._turning = 0, -1, False
-        self._connection = pika.SelectConnection(pika.URLParameters(address), lambda each: each.ioloop.stop())
+        self._lost = ""
+        self._connection = pika.SelectConnection(
+            pika.URLParameters(random.choice(address.split(","))),
+            lambda each: each.ioloop.stop(),
+            on_open_error_callback=self._closed,
+            on_close_callback=self._closed,
+        )
         self._loop: Any = self._connection.ioloop
-        self._loop.start()
+        self._run()
         self._channel: Any = self._connection.channel(on_open_callback=lambda _: self._loop.stop())
-        self._loop.start()
+        self._run()
         self.ack, self.nack = self._channel.basic_ack, self._channel.basic_nack
         self.do("confirm_delivery", self._confirmed)
 
+    def _closed(self, _: Any, reason: Any) -> None:
+        self._lost = str(reason)
+        self._connection.ioloop.stop()
+
+    def _run(self) -> None:
+        """Until something stops the loop."""
+        self._loop.start()
+        if self._lost:
+            raise ConnectionError(self._lost)
+
     def do(self, name: str, *given: Any, **more: Any) -> None:
         getattr(self._channel, name)(*given, **more, callback=lambda _: self._loop.stop())
-        self._loop.start()
+        self._run()
 
     def publish(self, exchange: str, key: str, body: bytes, properties: pika.BasicProperties) -> None:
         self._tag += 1
@@ -98,13 +140,16 @@ class _Channel:
         """Wait until so many at most lack their confirm; what was written goes out in any case."""
         self._bound = bound
         if len(self._waiting) > bound:
-            self._loop.start()
+            silent = self._loop.call_later(PATIENCE_S, lambda: self._closed(None, "no confirm came"))
+            self._run()
+            self._loop.remove_timeout(silent)
         else:
             self.turn(0)
         self._bound = -1
 
     def _confirmed(self, frame: Any) -> None:
-        assert frame.method.NAME == "Basic.Ack", "RabbitMQ refused a message"
+        if frame.method.NAME != "Basic.Ack":
+            raise ConnectionError("RabbitMQ refused a message")
         if frame.method.multiple:
             while self._waiting and (first := next(iter(self._waiting))) <= frame.method.delivery_tag:
                 del self._waiting[first]
@@ -117,7 +162,7 @@ class _Channel:
         """Let the loop run until something arrives, or for so long."""
         self._turning = True
         timer = self._loop.call_later(wait_s, self._loop.stop)
-        self._loop.start()
+        self._run()
         self._loop.remove_timeout(timer)
         self._turning = False
 
@@ -127,6 +172,5 @@ class _Channel:
             self._loop.stop()
 
     def close(self) -> None:
-        self._connection.add_on_close_callback(lambda *_: self._loop.stop())
         self._connection.close()
         self._loop.start()
