@@ -1,31 +1,29 @@
-"""Publishes of a threaded program on the calling thread, if all that it has published before is answered.
+"""Publishes of a threaded program on the calling thread, if all its earlier publishes are answered.
 
     publish ── is everything answered? ── take the channel ── encode, number ── ask ── receipts
                   │ no                       │ no                                │ lost, late, refused for now
                   v                          v                                   v
                the loop                   the loop                     the loop sends the same bytes again
 
-Switching between two threads takes half of the CPU time of a blocking publish.  A program whose threads
-publish one after the other gains nothing from the loop between it and the socket, so after some publishes of
-that kind it gets a second connection (``blocking_connection.py``) with a producer id of its own: the channel.
+Switching between two threads takes half of the CPU time of a blocking publish.  A program that publishes
+one message at a time gains nothing from the loop between it and the socket, so after some such publishes it
+gets a second connection (``blocking_connection.py``) with a separate producer id: the channel.
 
 Invariants
-    D1  Nothing is overtaken.  A publish goes directly only if all that was published before, to any topic, is
-        answered; so what is on its way on the session's connection was published by others at the same time.
-    D2  Nothing is lost, and nothing is there twice.  A number of the channel is used again only after a
-        response says that nothing was written.  What is not answered, or refused only for now (a node that
-        forwards may have written it before), is sent again by the loop with the same bytes and numbers, and
-        the channel is given up with its numbers.
-    D3  The channel leads to the server that the session is connected to, and is not used beside another
-        connection than the one it was made beside.
-    D4  Nobody waits for a thread that is interrupted.  The channel is taken without waiting, and a thread
-        that is within a publish already (a signal's handler, a finalizer) goes by the loop.
-    D5  In a cluster there is a channel for each owner: everything before is answered, so the next publish may
-        take any of them.
-    D6  A channel that was not used for ``IDLE_MS`` is not used any more: unlike the session's connection it
-        sends no pings, and a firewall or NAT may have forgotten it.
+    D1  Order is kept.  A publish goes directly only if all earlier publishes, to any topic, are answered;
+    so publishes in flight on the session's connection are concurrent ones of other threads.  D2  No loss,
+    no duplicates.  A sequence number of the channel is reused only after a response says that nothing was
+    written.  A publish that is not answered, or temporarily refused (a node that forwarded it may have had
+    it written before), is sent again by the loop with the same bytes and numbers, and the channel is
+    abandoned with its numbers.  D3  The channel leads to the server of the session's connection, and is
+    abandoned when that connection is replaced.  D4  No thread waits for an interrupted one.  The channel is
+    taken without waiting, and a thread that is already within a publish (in a signal handler or finalizer)
+    uses the loop.  D5  In a cluster there is a channel for each owner: all earlier publishes are answered,
+    so the next one may use any of them.  D6  A channel that was idle for ``IDLE_MS`` is not used again:
+    unlike the session's connection it sends no pings, and a firewall or NAT may have dropped it.
 
-Left out: publishes in many threads at once, which share requests on the loop, and those of several batches.
+Not handled: concurrent publishes of many threads, which share requests on the loop, and publishes of
+several batches.
 """
 
 import socket
@@ -58,8 +56,8 @@ from penstock.wire.native import NEW_PRODUCER, PublishOutcome, decode_producer, 
 from penstock.wire.native_bodies import Metadata
 
 # Tests set both.
-DIRECT_MIN = 32  # So many in a row are worth a second connection;
-PAUSE_MS = 60_000  # and so much after one was made, or could not be had, it is worth another try.
+DIRECT_MIN = 32  # Publishes in a row that are worth a second connection;
+PAUSE_MS = 60_000  # time after which another attempt is worth it.
 IDLE_MS: Final = int(SILENCE_S * 1000)
 # The loop publishes it from scratch: the server has lost our last numbers, or the channel leads to one that
 # does not know the topic's settings yet.
@@ -67,19 +65,19 @@ RESTARTED: Final = (SequenceOutOfOrder, ProducerFenced, MetadataStale)
 
 
 class PublishChannel(BlockingConnection):
-    """A connection for publishes, and the numbers that are used on it."""
+    """A connection for publishes, and its sequence numbers."""
 
     def __init__(self, connected: socket.socket, session: ClientSession) -> None:
         super().__init__(connected, session)
-        self.generation = 0  # Of the session's connection that it was made beside.
+        self.generation = 0  # The session's connection when the channel was opened.
         self.turn = threading.Lock()  # Held by the thread that publishes.
-        self.dead = False  # It was given up.
+        self.dead = False  # It was abandoned.
         self.used_ms = 0  # When the last publish on it began.
         self._producer_id = decode_producer(self.ask(lambda number: frame(NEW_PRODUCER, number)))
         self._numbers: dict[str, Numbers] = {}  # By topic.
 
     def take_turn(self) -> bool:
-        """Without waiting; False if another thread has it, or the channel was given up."""
+        """Take the channel without waiting; False if another thread has it, or it was abandoned."""
         if not self.turn.acquire(blocking=False):
             return False
         if self.dead:
@@ -94,7 +92,7 @@ class PublishChannel(BlockingConnection):
         return numbers
 
     def publish(self, request: UnitsRequest) -> PublishOutcome:
-        """Where its one batch was written; raises why it was not, or ``ConnectionLost``."""
+        """Publish one batch; returns where it was written; ``ConnectionLost`` if that is unknown."""
         body = self.ask(request.encode)
         try:
             return only_outcome(body)
@@ -103,9 +101,9 @@ class PublishChannel(BlockingConnection):
 
 
 class ChannelSlot:
-    """The channel to one server: made after some publishes that could have used it, given up when it is lost.
+    """The channel to one server: opened after some publishes that could have used it, abandoned when lost.
 
-    In any thread, without a lock: two threads may make a channel at once, and one of them is closed.
+    Used by any thread, without a lock: two threads may open a channel at once, and one is then closed.
     """
 
     def __init__(self, session: ClientSession) -> None:
@@ -116,7 +114,7 @@ class ChannelSlot:
         self._not_before_ms = 0
 
     def usable(self, now_ms: int) -> PublishChannel | None:
-        """The channel, if there is one, or it is time to make one."""
+        """The channel, if there is one or it is time to open one."""
         channel = self.channel
         if channel is not None:
             if channel.generation == self._session.generation and now_ms - channel.used_ms <= IDLE_MS:
@@ -132,20 +130,20 @@ class ChannelSlot:
             return None
         channel.generation = generation
         channel.used_ms = now_ms
-        if self.channel is not None:  # Meanwhile, by another thread.
+        if self.channel is not None:  # In the meantime, by another thread.
             channel.close()
             return self.channel
         self.channel = channel
-        if self.closed:  # Meanwhile, too.
+        if self.closed:  # In the meantime, too.
             self.drop(channel)
         return self.channel
 
     def interrupt(self) -> None:
-        """Something was published in another way: begin to count again."""
+        """Restart the count after a publish that went another way."""
         self._count = 0
 
     def drop(self, channel: PublishChannel) -> None:
-        """Give up a channel and its numbers."""
+        """Abandon a channel and its numbers."""
         self._count = 0
         channel.dead = True
         channel.close()  # Before it is forgotten: if this is interrupted, ``drop`` is called again.
@@ -154,7 +152,7 @@ class ChannelSlot:
 
 
 class DirectPublisher:
-    """The publishes of one client that need no event loop."""
+    """The direct publishes of one client."""
 
     def __init__(self, client: Client, portal: Portal) -> None:
         self._publisher = client.publisher
@@ -174,7 +172,7 @@ class DirectPublisher:
         return self._home.channel
 
     def publish(self, topic: Any, messages: list[Any], acks: int) -> list[Receipt] | None:
-        """Receipts, if it was published here; None leaves it to the loop."""
+        """Publish directly and return the receipts; None leaves the publish to the loop."""
         sender = self._publisher.idle_sender(topic)
         if sender is None:
             for slot in list(self._slots.values()):
@@ -214,7 +212,7 @@ class DirectPublisher:
         target: Target | None,
         began_ms: int,
     ) -> list[Receipt] | PenstockError | None:
-        request: UnitsRequest | None = None  # Perhaps sent, and not answered.
+        request: UnitsRequest | None = None  # Perhaps sent, but not answered.
         failed: ConnectionLost | PenstockError | None = None
         held = False
         try:
@@ -246,7 +244,7 @@ class DirectPublisher:
             return waiting.outcome()
         result = unit.receipts if failed is None else self._refused(slot, channel, sender, failed, target)
         channel.turn.release()
-        if slot.channel is not channel:  # It was given up.
+        if slot.channel is not channel:  # It was abandoned.
             channel.close()
         return result
 
@@ -265,14 +263,14 @@ class DirectPublisher:
         elif isinstance(failed, MetadataStale):
             sender.doubt()
         if restarted or isinstance(failed, SequenceReused) or not is_refusal(failed):
-            slot.drop(channel)  # Its numbers cannot be used any more, or it is of no use.
+            slot.drop(channel)  # Its numbers are spent, or it is unusable.
         assert isinstance(failed, PenstockError), "a lost connection was repeated"
         return None if restarted else failed
 
     def _repeat(
         self, sender: Sender, request: UnitsRequest, failed: Exception, began_ms: int
     ) -> Waiting[list[Receipt]]:
-        """Let the loop send it again, up to the deadline that the publish has from its beginning."""
+        """Let the loop send it again, up to the original deadline of the publish."""
         waiting: Waiting[list[Receipt]] = Waiting()
         [unit] = request.units
         room = Room(self._publisher, unit.size)
@@ -296,7 +294,7 @@ class DirectPublisher:
     # Owners of a cluster.
 
     def _target(self, sender: Sender, unit: Unit, metadata: Metadata) -> Target | None:
-        """The owner of the partition that the unit will most likely go to; another node would forward it."""
+        """The likely owner of the unit's partition; another node would forward it."""
         topic = sender.topic
         if self._routing.is_stale(topic, publishes=True):
             self._portal.post(lambda: self._routing.follow(topic, publishes=True))
@@ -305,7 +303,7 @@ class DirectPublisher:
     def _slot(self, session: ClientSession) -> ChannelSlot:
         slot = self._slots.get(session)
         if slot is None:
-            for old in [old for old in list(self._slots) if old.closed]:  # The routing has given them up.
+            for old in [old for old in list(self._slots) if old.closed]:  # The routing has closed them.
                 gone = self._slots.pop(old, None)
                 if gone is not None and gone.channel is not None:
                     gone.drop(gone.channel)
@@ -314,7 +312,7 @@ class DirectPublisher:
         return slot
 
     def close(self, timeout_ms: int) -> int:
-        """Wait for a publish that is on its way, and hang up; returns how much of the time is left."""
+        """Wait for a publish in flight, and disconnect; returns the remaining time."""
         began_ms = self._clock.steady_ms()
         self._closed = True
         for slot in list(self._slots.values()):
@@ -323,5 +321,5 @@ class DirectPublisher:
             if channel is not None and threading.get_ident() not in self._inside:
                 left_ms = max(timeout_ms - (self._clock.steady_ms() - began_ms), 0)
                 channel.turn.acquire(timeout=left_ms / 1000)
-                channel.close()  # Else this is a signal's handler: the interrupted publish hangs up.
+                channel.close()  # Otherwise this is a signal handler: the interrupted publish disconnects.
         return max(timeout_ms - (self._clock.steady_ms() - began_ms), 0)

@@ -1,21 +1,20 @@
-"""Which node of a cluster a request goes to: the owner of its partition, or any node, which forwards it.
+"""Chooses the node of a cluster for a request: the owner of its partition, or any node, which forwards it.
 
     target(topic, partition) ──┬── the owner's session, if it is connected
                                └── None: the home session, whose node forwards
     home     the session that the program has opened; it always exists, and may be connected to any node
     others   one session per owner: opened in the background, closed after ``IDLE_S`` without use
 
-Every node forwards what it does not own, so a route is never needed for a correct result: it saves a
-hop.  Nothing waits for a route.  A request that an owner does not answer, or refuses because it is not the
-owner, is sent again through home, with the same bytes: publishes carry numbers, by which a repeat is
-recognised.  So fail-overs and moves are handled by the nodes, and the client follows when it has learned the
-new owners.
+Every node forwards what it does not own, so a route is never needed for a correct result: it saves a hop.
+Nothing waits for a route.  A request that an owner does not answer, or refuses because it is not the owner,
+is sent again through home, with the same bytes: publishes carry sequence numbers, by which a retry is
+recognised.  So the nodes handle fail-overs and moves, and the client follows when it knows the new owners.
 
-Owners are asked for when a topic is used, again after ``AGE_S``, and soon after a request to an owner has
+Owners are requested when a topic is used, again after ``AGE_S``, and soon after a request to an owner has
 failed.  Without a cluster (``home.node`` is 0) there are no routes.
 
-A node counts the versions of a topic's settings itself, so a publish to an owner has the version that this
-owner has named, and only while its settings are those that the client has encoded the messages for.
+Each node numbers the versions of a topic's settings itself.  So a publish to an owner carries the version
+number of that owner, and goes there only while its settings are those for which the messages were encoded.
 """
 
 import asyncio
@@ -33,29 +32,29 @@ from penstock.wire.native import METADATA
 from penstock.wire.native_bodies import Metadata, decode_body, encode_body, encode_call
 
 # Tests set some of these.
-AGE_S = 5.0  # Owners that were asked for so long ago are asked for again when they are needed.
-RETRY_S: Final = 0.25  # After a failure, at most so often.
-ANSWER_S = 3.0  # For an owner; then the request goes through another node.
-UNREACHABLE_S: Final = 10.0  # A node that could not be connected to is left alone for so long.
-IDLE_S = 60.0  # Routes and sessions that nobody has used for so long are given up.
-SESSIONS_MAX: Final = 32  # Beside home; partitions of more nodes are reached through home.
+AGE_S = 5.0  # Owners that are older are requested again when they are needed.
+RETRY_S: Final = 0.25  # Minimum time between requests after a failure.
+ANSWER_S = 3.0  # Timeout of an owner; then the request goes through another node.
+UNREACHABLE_S: Final = 10.0  # Time without attempts to connect to a node that could not be reached.
+IDLE_S = 60.0  # Routes and sessions that are unused for this long are closed.
+SESSIONS_MAX: Final = 32  # Besides home; partitions of more nodes are reached through home.
 
 
 class Target(NamedTuple):
     """Where a publish goes."""
 
     session: ClientSession
-    version: int  # Of the topic's settings, as that node counts.
+    version: int  # Of the topic's settings, as numbered by that node.
 
 
 class TopicRoute:
-    """The owners of one topic, as they were last heard."""
+    """The last known owners of one topic."""
 
     __slots__ = ("asked_at", "owners", "refresh_at", "used_at", "version", "versions")
 
     def __init__(self, owners: list[int], version: int, now: float) -> None:
         self.owners = owners  # By partition: the number of a node, or -1.
-        self.version = version  # Of the settings, as home counts; -1: nothing is published to the topic.
+        self.version = version  # Of the settings, as numbered by home; -1: nothing is published to the topic.
         self.versions: dict[int, int] = {}  # The same by owner.
         self.asked_at = self.used_at = now
         self.refresh_at = now + AGE_S
@@ -72,11 +71,11 @@ class OwnerRouting:
         self._nodes: dict[int, ServerAddress] = {}
         self._sessions: dict[ServerAddress, ClientSession] = {}
         self._opening: dict[ServerAddress, asyncio.Future[ClientSession | None]] = {}
-        self._unreachable: dict[ServerAddress, float] = {}  # And until when it is left alone.
+        self._unreachable: dict[ServerAddress, float] = {}  # No attempt to connect before this time.
         self._asking: set[str] = set()
         self._sweeping = False
 
-    # Lookups: they never wait.
+    # Look-ups, which never wait.
 
     def session(self, topic: str, partition: int) -> ClientSession | None:
         """The owner's session; None: the owner is home, or must be reached through it."""
@@ -86,14 +85,14 @@ class OwnerRouting:
         return self._session(self._routes.get(topic), partition)
 
     def target(self, topic: str, partition: int, version: int) -> Target | None:
-        """The same for a publish that was encoded for this version of home's."""
+        """The target of a publish that was encoded for this version of the home session's settings."""
         if not self.home.node:
             return None
         self.follow(topic, publishes=True)
         return self.known_target(topic, partition, version)
 
     def known_target(self, topic: str, partition: int, version: int) -> Target | None:
-        """The same in any thread, as far as it is known; ``follow`` is for the event loop's thread."""
+        """The last known target, in any thread; ``follow`` is for the event loop's thread."""
         route = self._routes.get(topic)
         session = self._session(route, partition)
         if session is None or route is None or route.version != version:
@@ -102,7 +101,7 @@ class OwnerRouting:
         return None if there is None else Target(session, there)
 
     def is_stale(self, topic: str, *, publishes: bool) -> bool:
-        """In any thread: whether the owners should be asked for again."""
+        """In any thread: whether the owners should be refreshed."""
         route = self._routes.get(topic)
         if route is None:
             return self.home.node != 0
@@ -122,7 +121,7 @@ class OwnerRouting:
     async def attempt(
         self, session: ClientSession, topic: str, encode: Encode, deadline: float, wait_ms: int = 0
     ) -> bytes | Exception | None:
-        """The owner's answer; or why the request goes through home next, None if nothing was done."""
+        """The owner's response; or the reason to go through home next, None if nothing was done."""
         until = min(deadline, self.home.after(ANSWER_S)) + wait_ms / 1000
         try:
             return await session.ask_once(encode, until)
@@ -130,14 +129,14 @@ class OwnerRouting:
             return self.failed(topic, error)
 
     def failed(self, topic: str, error: Exception) -> Exception | None:
-        """An owner has not done it: what the next try must know of that."""
+        """A request to an owner has failed: what the next attempt must know about that."""
         self.doubt(topic)
         if isinstance(error, TimeoutError):
             return ConnectionLost("the owner does not answer")
         return None if isinstance(error, ELSEWHERE) else error
 
     async def read(self, topic: str, partition: int, operation: str, encode: Encode) -> bytes:
-        """The answer to a request that changes nothing."""
+        """The response to a read-only request."""
         session = self.session(topic, partition)
         if session is not None:
             answer = await self.attempt(session, topic, encode, self.home.deadline())
@@ -148,13 +147,13 @@ class OwnerRouting:
     # Owners.
 
     def doubt(self, topic: str) -> None:
-        """Something was wrong with the topic's owners: ask for them soon."""
+        """Refresh the topic's owners soon, because they may be wrong."""
         route = self._routes.get(topic)
         if route is not None:
             route.refresh_at = min(route.refresh_at, route.asked_at + RETRY_S)
 
     def follow(self, topic: str, *, publishes: bool) -> None:
-        """Ask for the owners, unless they are known."""
+        """Request the owners, unless they are known."""
         stale = self.is_stale(topic, publishes=publishes)
         if stale and topic not in self._asking and not self.home.closing:
             self._asking.add(topic)
@@ -167,9 +166,10 @@ class OwnerRouting:
             self._asking.discard(topic)
 
     async def refresh(self, topic: str, *, publishes: bool = False) -> list[int]:
-        """Ask for the owners now, and connect to them; returns the node of each partition.
+        """Request the owners now, and connect to them; returns the node of each partition.
 
-        For who publishes, METADATA has the versions, too; it creates a missing topic, as a publish does.
+        For publishers METADATA also returns the versions of settings; it creates a missing topic, as a
+        publish does.
         """
         metadata: Metadata | None = None
         route = TopicRoute([], -1, self._loop.time())
@@ -180,7 +180,7 @@ class OwnerRouting:
                 route.version = metadata.version
             else:
                 owners = await self._topic_owners(topic)
-        except PenstockError:  # The topic is gone, or forbidden: the next request gets that error from home.
+        except PenstockError:  # Deleted, or forbidden: the next request gets that error from home.
             self._routes[topic] = route
             return []
         route.owners = [node for node, _ in owners.owners]
@@ -190,7 +190,7 @@ class OwnerRouting:
             if not publishes:
                 route.version = before.version
             if before.version == route.version:
-                route.versions = before.versions  # In use while they are asked for again.
+                route.versions = before.versions  # Still used while they are requested again.
         self._routes[topic] = route
         self._learn(owners.nodes)
         others = sorted(set(route.owners) & owners.nodes.keys() - {self.home.node})
@@ -220,7 +220,7 @@ class OwnerRouting:
         self.home.servers.learn(self._nodes.values())
 
     async def _prepare(self, topic: str, route: TopicRoute, node: int, here: Metadata | None) -> None:
-        """Connect to an owner, and ask what it calls the settings that are used here."""
+        """Connect to an owner, and get its version number of the settings in use."""
         session = await self.open(node)
         version = None
         if session is not None and here is not None:
@@ -238,7 +238,7 @@ class OwnerRouting:
     # Sessions.
 
     async def open(self, node: int) -> ClientSession | None:
-        """A connected session to a node that was heard of; None if there cannot be one now."""
+        """A connected session to a known node; None if that is not possible now."""
         address = self._nodes.get(node)
         if address is None or self.home.closing:
             return None
@@ -275,7 +275,7 @@ class OwnerRouting:
         return session
 
     async def _sweep(self) -> None:
-        """Close what is not used any more."""
+        """Close routes and sessions that are no longer used."""
         while self._sessions:
             await asyncio.sleep(IDLE_S / 2)
             oldest = self._loop.time() - IDLE_S
@@ -289,7 +289,7 @@ class OwnerRouting:
         self._sweeping = False
 
     def sessions(self) -> list[ClientSession]:
-        """All of them, home first."""
+        """All sessions, home first."""
         return [self.home, *self._sessions.values()]
 
     async def close(self) -> None:

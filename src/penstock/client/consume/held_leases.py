@@ -2,11 +2,9 @@
 
 No waiting and no I/O; ``receiver.py`` reports deliveries, ``settling.py`` answers.
 
-A program that drops its messages without an answer holds them no longer: the
-messages of a lease share one object (the group's name, ``Holder``), and when
-the last of them is gone, so is that.  Such a lease is not kept alive; it runs
-out, and the messages are delivered again, as they are by a broker in the
-program's own process.
+A program that drops its messages without settling them no longer holds them.  The messages of a lease share
+one object (the group's name, ``Holder``), which is collected with the last of them.  Such a lease is no
+longer extended; it expires, and the messages are delivered again, as by an embedded broker.
 """
 
 import weakref
@@ -16,28 +14,28 @@ from typing import Final
 from penstock.model.message import LeaseRun
 from penstock.wire.native import Run
 
-FRESH: Final = 2 / 3  # Of the visibility timeout: a lease with so much left is not extended.
+FRESH: Final = 2 / 3  # Of the visibility timeout: a lease with more left is not extended.
 
 
 class Holder(str):
-    """The name of a group, as the messages of one lease have it; it lives as long as one of them."""
+    """The group's name in the messages of one lease; lives as long as one of them."""
 
     __slots__ = ("__weakref__",)
 
 
 class HeldLease:
-    """Messages of one lease that were not answered."""
+    """The unsettled messages of one lease."""
 
     __slots__ = ("holder", "left", "until")
 
     def __init__(self, until: float) -> None:
         self.left = 0
-        self.until = until  # When the server takes it back, on the loop's clock; about.
+        self.until = until  # When it expires at the server, approximately, on the loop's clock.
         self.holder: weakref.ref[Holder] | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether the program can still settle something."""
+        """Whether the program can still settle one of its messages."""
         return self.holder is not None and self.holder() is not None
 
 
@@ -50,7 +48,7 @@ class HeldLeases:
         self.count = 0  # Messages that are held and not answered.
 
     def take(self, partition: int, number: int, count: int, until: float) -> str:
-        """A lease has come; returns the name that its messages shall carry.
+        """Add a lease that was delivered; returns the name for its messages.
 
         A lease may come in several pieces; they share the name.
         """
@@ -66,7 +64,7 @@ class HeldLeases:
         return holder
 
     def answer(self, runs: Iterable[LeaseRun]) -> None:
-        """These have their answer, whatever it was."""
+        """Remove messages that were settled in any way."""
         for run in runs:
             key = (run.partition, run.lease)
             lease = self._leases.get(key)
@@ -82,23 +80,23 @@ class HeldLeases:
         return (partition, number) in self._leases
 
     def held(self) -> list[tuple[int, int]]:
-        """Partition and number of every lease that is still worked on; the others are forgotten."""
+        """Partition and number of every lease that the program still holds; the others are forgotten."""
         for key in [key for key, lease in self._leases.items() if not lease.alive]:
             self.lose(key)
         return list(self._leases)
 
     def to_extend(self, now: float, visibility_s: float) -> list[tuple[int, int]]:
-        """Leases that are still worked on and end soon."""
+        """Leases that the program still holds and that expire soon."""
         return [key for key in self.held() if self._leases[key].until - now < visibility_s * FRESH]
 
     def extend(self, keys: Iterable[tuple[int, int]], until: float) -> None:
-        """The server keeps these for longer."""
+        """Record that the server has extended these."""
         for key in keys:
             if key in self._leases:
                 self._leases[key].until = until
 
     def lose(self, key: tuple[int, int]) -> None:
-        """The server has taken it back, or will."""
+        """Remove a lease that the server has ended, or will end."""
         lease = self._leases.pop(key, None)
         if lease is not None:
             self.count -= lease.left
@@ -109,5 +107,5 @@ class HeldLeases:
 
 
 def wire_runs(runs: list[LeaseRun]) -> list[Run]:
-    """Runs as they are named on the wire."""
+    """Runs in their wire form."""
     return [(run.partition, run.lease, run.start, run.end) for run in runs]

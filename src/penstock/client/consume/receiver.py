@@ -2,16 +2,15 @@
 
     receive ── RECEIVE, which waits at the server ──────────────> messages
     prefetch=N ── CREDIT ──> DELIVERY, DELIVERY ... ──> buffer ──> receive, or a loop, takes from it
-    heartbeat ── every third of the visibility timeout: EXTEND what the program still works on
+    heartbeat ── every third of the visibility timeout: EXTEND the leases that the program still holds
                  (stream groups: HEARTBEAT, every third of the session timeout)
     ASSIGNED ──> the partitions of a stream consumer, as soon as they change, before messages of new ones
     ack, nack, reject, extend, commit ──> settling.py
 
-When the connection is lost, the consumer is resumed on the next one: it sends the
-leases it still holds and its positions, the server releases messages that were sent and
-never arrived, and in-flight settlements are sent again.  If the server has forgotten the
-consumer meanwhile (after a restart, or too long a disconnection), it starts as a new one:
-its messages were released, and settling them raises ``LeaseLost``.
+When the connection is lost, the consumer is resumed on the next one: it sends the leases it still holds and
+its positions, the server releases messages that were sent and never arrived, and in-flight settlements are
+sent again.  If the server no longer knows the consumer (after a restart, or a long disconnection), it
+starts as a new one: its messages were released, and settling them raises ``LeaseLost``.
 
 A cancelled receive loses nothing: it is cancelled at the server, and messages in flight
 are kept for the next receive.
@@ -53,14 +52,14 @@ from penstock.wire.native import (
 )
 from penstock.wire.native_bodies import ExtendBody, OpenConsumer, OpenedConsumer, decode_body, encode_body
 
-HEARTBEATS: Final = 3  # Heartbeats within the time that one of them buys.
+HEARTBEATS: Final = 3  # Heartbeats per timeout that one of them extends.
 HEARTBEAT_MIN_S: Final = 0.005
 
 logger = logging.getLogger("penstock")
 
 
 class Receiver:
-    """One consumer, as far as it gets messages and keeps them."""
+    """The receiving side of one consumer."""
 
     def __init__(
         self, session: ClientSession, request: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
@@ -72,8 +71,8 @@ class Receiver:
         self.stream = False
         self.group = request.group
         self.held_leases = HeldLeases(request.group)
-        self.lives = 0  # How often it had to be opened again without its leases.
-        self.read: dict[int, int] = {}  # Stream groups: by partition, the offset after what the program got.
+        self.lives = 0  # How often it was reopened without its leases.
+        self.read: dict[int, int] = {}  # Streams: by partition, the next offset for the program.
         self._request = request
         self._wrap = wrap
         self._prefetch = prefetch
@@ -83,24 +82,24 @@ class Receiver:
         self._visibility_ms = 0
         self._session_ms = 0
         self._assignment: list[int] = []
-        self._sent: dict[int, int] = {}  # Stream groups: the offset after what has arrived.
-        self._buffer: deque[Any] = deque()  # Messages that were pushed and not received yet.
-        self._late: list[tuple[float, LeasedBatch]] = []  # Came for a cancelled receive; until when.
+        self._sent: dict[int, int] = {}  # Streams: the next offset to arrive.
+        self._buffer: deque[Any] = deque()  # Pushed messages that were not received yet.
+        self._late: list[tuple[float, LeasedBatch]] = []  # Of a cancelled receive; until when.
         self._credit = 0  # Messages that the server may still push.
         self._waiting: list[asyncio.Future[None]] = []  # Receives that wait for a push.
         self._called_off = 0  # How often a receive was cancelled.
         self._closed = False
-        self._ended: PenstockError | None = None  # Why the server has closed it.
+        self._ended: PenstockError | None = None  # Why the server closed it.
         self._heartbeat_task: asyncio.Task[None] | None = None
 
     @property
     def in_flight(self) -> int:
-        """Messages the consumer holds and has not answered."""
+        """Messages that the consumer holds and has not settled."""
         return self.held_leases.count
 
     @property
     def assignment(self) -> list[int]:
-        """Stream groups: the partitions the consumer works on."""
+        """Stream groups: the partitions that are assigned to the consumer."""
         return list(self._assignment)
 
     @property
@@ -109,7 +108,7 @@ class Receiver:
         return self._closed or self._ended is not None or self.session.closed
 
     def check_open(self) -> None:
-        """Refuse what a closed consumer cannot do."""
+        """Raise an error if the consumer is closed."""
         if self.session.closed:
             raise Closed(what="broker")
         if self._closed:
@@ -145,9 +144,9 @@ class Receiver:
         self._assignment = opened.assignment
 
     async def resume(self, ask: Ask) -> None:
-        """Go on with a new connection, with what is still held."""
+        """Continue on a new connection, with the leases that are still held."""
         self._credit = 0
-        self._late.clear()  # Not named as held, so the server gives them back.
+        self._late.clear()  # Not listed as held, so the server gives them back.
         request = msgspec.structs.replace(
             self._request,
             resume=self._token,
@@ -167,35 +166,35 @@ class Receiver:
         self._take(opened)
         if self.stream and opened.resumed:
             self.own(opened.assignment)
-        elif self.stream:  # What the program has read before can still be committed.
+        elif self.stream:  # Messages that the program has read before can still be committed.
             body = await ask(lambda correlation: encode_consumer(HEARTBEAT, correlation, self.number))
             self.own(decode_body(body, list[int]))
 
     def resumed(self) -> None:
-        """The new connection is in use; what the old one was allowed to push is forgotten."""
-        if self._waiting or self._buffer or self.held_leases.count:  # Else the next receive asks.
+        """The new connection is in use; the credit of the old one is void."""
+        if self._waiting or self._buffer or self.held_leases.count:  # Otherwise the next receive asks.
             self.ask_for_more(now=True)
 
     def stop_receiving(self) -> None:
-        """Get nothing more; what the program works on can still be answered."""
+        """Receive nothing more; messages that the program holds can still be settled."""
         self._prefetch = 0
         self._buffer.clear()
         self._late.clear()
 
     def end(self, error: PenstockError) -> None:
-        """The server has closed it: its group or its topic is gone."""
+        """The server has closed it: its group or topic was deleted."""
         self._ended = error
         self._forget()
 
     async def close(self) -> None:
-        """Give back at once what was not answered."""
+        """Give unsettled messages back at once."""
         if self.closed:
             return
         number = self.number
         self._closed = True
         connected = self.session.connected
         self._forget()
-        if connected:  # Else the server will notice by itself.
+        if connected:  # Otherwise the server will notice by itself.
             try:
                 await self.session.call(
                     "close",
@@ -221,7 +220,7 @@ class Receiver:
         return self.handed(await self.take(max_messages, wait_ms))
 
     async def take(self, max_messages: Any, wait_ms: int) -> list[Any]:
-        """The same for a caller that does not hand them to the program at once."""
+        """``receive`` for a caller that does not return them to the program at once."""
         self.check_open()
         if type(max_messages) is not int or max_messages < 1:
             whole_number("max_messages", max_messages, 1)
@@ -247,7 +246,7 @@ class Receiver:
                 for batch in batches[1:]:
                     messages += self._messages(batch)
                 return messages
-            wait_ms = max(round((until - self._loop.time()) * 1000), 0)  # Another receive was called off.
+            wait_ms = max(round((until - self._loop.time()) * 1000), 0)  # Another receive was cancelled.
 
     async def _ask_for(self, limit: int, wait_ms: int) -> bytes:
         until = self._loop.time() + wait_ms / 1000
@@ -269,7 +268,7 @@ class Receiver:
             raise
 
     def _keep_late(self, body: bytes) -> None:
-        """A response that is not waited for any more."""
+        """Keep the messages of a response that arrives after its receive was cancelled."""
         until = self._loop.time() + self._visibility_ms / 1000 / 2  # Half of it is left for the work.
         self._late += [(until, batch) for batch in decode_received(body)]
 
@@ -284,7 +283,7 @@ class Receiver:
         ]
 
     def _messages(self, batch: LeasedBatch) -> list[Any]:
-        """What has arrived, as the program gets it."""
+        """The messages of a delivery."""
         records = records_of(batch)
         group: str = self.group
         if self.stream:
@@ -303,7 +302,7 @@ class Receiver:
         return messages
 
     def handed(self, messages: list[Any]) -> list[Any]:
-        """The program gets these now: note how far it is in a stream."""
+        """Note the program's position in a stream, when it gets these messages."""
         if self.stream:
             for message in messages:
                 self.read[message.partition] = message.offset + 1
@@ -312,7 +311,7 @@ class Receiver:
     # Prefetching.
 
     def take_push(self, body: bytes) -> None:
-        """The server has sent messages by itself."""
+        """Accept messages that the server has pushed."""
         _, batches = decode_delivery(body)
         for batch in batches:
             self._credit -= batch.end - batch.start
@@ -346,7 +345,7 @@ class Receiver:
         return messages
 
     def ask_for_more(self, now: bool = False) -> None:
-        """Let the server push what there is room for, when that is worth a frame."""
+        """Grant credit for the free room, when that is worth a frame."""
         if not self._prefetch or self.closed or not self.session.connected:
             return
         unanswered = len(self._buffer) if self.stream else self.held_leases.count
@@ -370,7 +369,7 @@ class Receiver:
             await self.send_heartbeat()
 
     async def send_heartbeat(self) -> None:
-        """Keep what the program works on: its leases, or its place in a stream group."""
+        """Keep the program's leases, or its membership in a stream group."""
         try:
             if self.stream:
                 await self.heartbeat_stream()
@@ -383,7 +382,7 @@ class Receiver:
             logger.info("no heartbeat of consumer %s: %s", self.identity, error)
 
     async def extend(self, leases: list[tuple[int, int]], duration_ms: int) -> list[tuple[int, int]]:
-        """Keep leases for so long from now; returns those that are lost."""
+        """Set the deadline of leases, from now; returns those that are lost."""
         body = await self.session.call(
             "extend",
             lambda correlation: encode_body(
@@ -394,7 +393,7 @@ class Receiver:
         return decode_body(body, list[tuple[int, int]])
 
     async def heartbeat_stream(self) -> None:
-        """Stay a member, and learn the assigned partitions."""
+        """Stay a member, and update the assigned partitions."""
         body = await self.session.call(
             "heartbeat",
             lambda correlation: encode_consumer(HEARTBEAT, correlation, self.current()),
@@ -403,7 +402,7 @@ class Receiver:
         self.own(decode_body(body, list[int]))
 
     def own(self, assignment: list[int]) -> None:
-        """These partitions are the consumer's; what it has of others is for others."""
+        """Take over a new assignment; messages of other partitions are dropped."""
         self._assignment = assignment
         owned = set(assignment)
         for partition in (self._sent.keys() | self.read.keys()) - owned:

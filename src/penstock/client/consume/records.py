@@ -1,4 +1,4 @@
-"""From the bytes of a delivery to its records."""
+"""Decodes the bytes of a delivery to its records."""
 
 from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record, decode_batch, size_of
@@ -10,7 +10,7 @@ def records_of(batch: LeasedBatch) -> list[Record]:
 
 
 def records_between(data: bytes, start: int, end: int) -> list[Record]:
-    """The records with these offsets, of batches one behind the other."""
+    """The records with these offsets, from concatenated batches."""
     records = decode_batch(data, 0, start, end)
     position = size_of(data)
     while position < len(data):

@@ -1,8 +1,8 @@
 """Settles the messages of a remote consumer: ack, nack, reject, extend, commit.
 
-Arguments are checked here, with the same errors as in the broker, and sent as ranges of
-offsets.  A settlement whose response was lost is sent again; "already settled" for
-such a repeat means that the first one had arrived.
+Arguments are checked here, with the same errors as in the broker, and sent as ranges of offsets.  A
+settlement whose response was lost is sent again; "already settled" for such a retry means that the first
+attempt had arrived.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
 
 
 class ArrivedBefore:
-    """The errors that mean that a nack or reject, sent again, had arrived before.
+    """The errors by which a retried nack or reject learns that it had arrived before.
 
     If the lease that the server kept for this client is gone, the first nack or reject has ended it.  But a
     consumer that had to be opened again has lost all its leases: then the outcome is unknown.
@@ -65,7 +65,7 @@ class RemoteSettler:
                 await self._ack_and_publish(runs, wired)
             else:
                 await self._ack(runs)
-        except (LeaseLost, AlreadySettled):  # Those of them that were still held are settled.
+        except (LeaseLost, AlreadySettled):  # Those that were still held are settled.
             if wired:
                 unanswer(messages)
                 raise
@@ -74,7 +74,7 @@ class RemoteSettler:
         except PenstockError:
             unanswer(messages)
             raise
-        except BaseException:  # Cancelled: it is on its way, and stays answered.
+        except BaseException:  # Cancelled: the request is in flight, and the messages count as settled.
             self.answered(runs)
             raise
         self.answered(runs)
@@ -100,7 +100,7 @@ class RemoteSettler:
         )
 
     async def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> None:
-        """Deliver the message again later, or bury it if this was its last attempt."""
+        """Deliver the message again later, or make it a dead letter if this was its last attempt."""
         runs = self._held(message, "nack")
         delay_ms = None if delay is None else duration_ms("delay", delay)
         failure = describe_error(error)
@@ -120,7 +120,7 @@ class RemoteSettler:
         self.answered(runs)
 
     async def reject(self, message: Any, reason: Any) -> None:
-        """Bury the message now, whatever attempts it has left."""
+        """Make the message a dead letter now, regardless of its remaining attempts."""
         self._check_queue("reject")
         if not isinstance(reason, str):
             raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
@@ -155,7 +155,7 @@ class RemoteSettler:
             try:
                 return await self._commit(offsets)
             except NotAssigned:
-                # There was a rebalance: learn the new assignment, and leave out what was lost.
+                # After a rebalance: get the new assignment, and leave out lost partitions.
                 await self._receiver.heartbeat_stream()
                 if self._receiver.read.keys() >= offsets.keys():
                     raise
@@ -181,7 +181,7 @@ class RemoteSettler:
             raise GroupKindMismatch(operation=operation, kind="stream", group=self._receiver.group)
 
     def _held(self, message: Any, operation: str) -> list[LeaseRun]:
-        """The message as a run, if this consumer can answer it."""
+        """The message as a run, if this consumer can settle it."""
         self._check_queue(operation)
         check_held(message, self._receiver.settler, "message")
         if message.settled or message.delivery.lease == NO_LEASE:
@@ -189,7 +189,7 @@ class RemoteSettler:
         return [run_of(message)]
 
     def answered(self, runs: list[LeaseRun]) -> None:
-        """These have their answer: they are not kept any more, and there is room for others."""
+        """Forget settled messages, which makes room for others."""
         self._receiver.held_leases.answer(runs)
         self._receiver.ask_for_more()
 

@@ -1,4 +1,4 @@
-"""A consumer of a topic whose partitions have several owners: a part at each of them, one to the program.
+"""A consumer of a topic whose partitions have several owners: one part at each owner.
 
     receive ── ask the parts in turn; if none has a message, wait at all of them ──> messages
     ack, nack, reject, extend ──> the part that holds the lease
@@ -8,8 +8,8 @@ A part is a ``Receiver`` on the session of an owner (``routing.py``), opened wit
 of that node's partitions only.  If an owner cannot be reached from here, there is one part instead, on
 the home session, whose node asks the owners (``proxied``).
 
-A part whose node owns nothing of the topic any more is retired: nothing is received from it, and it is closed
-when the program has settled all its messages.  The leases of a node that has failed are lost, and the next
+A part whose node no longer owns partitions of the topic is retired: nothing is received from it, and it is
+closed when the program has settled all its messages.  The leases of a failed node are lost, and the next
 owner delivers their messages again.
 
 ``max_in_flight`` holds for each part; ``prefetch`` is divided among the parts.  In a stream group each owner
@@ -45,9 +45,9 @@ from penstock.types import Duration, whole_number
 from penstock.wire.native import PING, frame
 from penstock.wire.native_bodies import OpenConsumer
 
-FOLLOW_S = 2.0  # How often the owners are asked for.  (Tests set it.)
+FOLLOW_S = 2.0  # Between two refreshes of the owners.  (Tests set it.)
 PAUSE_S: Final = 0.1  # After a part has failed.
-# What a part says whose node does not own the partitions, or cannot be reached.
+# The errors of a part whose node does not own the partitions, or cannot be reached.
 GONE: Final = (*ELSEWHERE, UnavailableError, ServerUnreachable, OutcomeUnknown, ConnectionLost)
 
 logger = logging.getLogger("penstock")
@@ -60,7 +60,7 @@ class ConsumerPart:
         self.session = session
         self.receiver = receiver
         self.answers = RemoteSettler(receiver)
-        self.silent = False  # It has not answered in time.
+        self.silent = False  # It did not answer in time.
 
     @property
     def usable(self) -> bool:
@@ -68,7 +68,7 @@ class ConsumerPart:
 
 
 class SpanningReceiver:
-    """Several receivers as one, and the answers to what they have received."""
+    """Several receivers as one, and the settling of their messages."""
 
     def __init__(
         self, routing: OwnerRouting, request: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
@@ -86,8 +86,8 @@ class SpanningReceiver:
         self._loop = asyncio.get_running_loop()
         self._parts: dict[ClientSession, ConsumerPart] = {}
         self._retired: list[ConsumerPart] = []
-        self._from: dict[int, ConsumerPart] = {}  # By partition: which part has delivered the last message.
-        self._ready: deque[Any] = deque()  # Messages that came when a receive had others already.
+        self._from: dict[int, ConsumerPart] = {}  # By partition: the part that delivered the last message.
+        self._ready: deque[Any] = deque()  # Messages that arrived when a receive already had others.
         self._turn = 0
         self._changed = asyncio.Event()  # The parts have changed; receives use the new ones.
         self._changing = asyncio.Lock()
@@ -106,7 +106,7 @@ class SpanningReceiver:
             await self._reconcile_quietly()
 
     async def _reconcile(self) -> None:
-        """Have a part at each owner, and no others."""
+        """Open a part at each owner, and retire the others."""
         async with self._changing:
             wanted = await self._wanted()
             for session in wanted:
@@ -124,7 +124,7 @@ class SpanningReceiver:
                     self._home.own(part.receiver.close())
 
     async def _wanted(self) -> list[ClientSession]:
-        """The sessions of all owners; home, if one of them cannot be reached, or there is no topic yet."""
+        """The sessions of all owners; home, if one cannot be reached, or the topic does not exist yet."""
         topic = self._request.topic
         owners = {node for node in await self._routing.refresh(topic) if node >= 0}
         found: list[ClientSession] = []
@@ -171,7 +171,7 @@ class SpanningReceiver:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # What the facade asks.
+    # Properties for the facade.
 
     @property
     def settler(self) -> Any:
@@ -261,7 +261,7 @@ class SpanningReceiver:
             except PenstockError:
                 if not found:
                     raise
-                break  # What was received is the answer; the next call sees what is wrong.
+                break  # Return the received messages; the next call raises the error.
             except BaseException:  # Cancelled: the next receive returns it.
                 self._ready.extendleft(reversed(found))
                 raise
@@ -270,7 +270,7 @@ class SpanningReceiver:
         return found
 
     async def _receive_from(self, part: ConsumerPart, max_messages: int, wait_ms: int) -> list[Any] | None:
-        """What one part has; None if it is gone, and the owners are asked for again."""
+        """Receive from one part; None if it has ended, after which the owners are refreshed."""
         try:
             async with asyncio.timeout(None if wait_ms else ANSWER_S):
                 messages = await part.receiver.take(max_messages, wait_ms)
@@ -292,7 +292,7 @@ class SpanningReceiver:
             logger.info("consumer %s: the owners could not be followed: %s", self.identity, error)
 
     async def _wait(self, max_messages: int, wait_ms: int, changed: asyncio.Event) -> bool:
-        """Wait at all parts until one has something, which is ``_ready`` then; True if the time is over."""
+        """Wait at all parts until one has messages, which go to ``_ready``; True if the time is over."""
         parts = self._usable() or list(self._parts.values())
         tasks = [self._loop.create_task(self._receive_from(part, max_messages, wait_ms)) for part in parts]
         watch = self._loop.create_task(changed.wait())
@@ -311,14 +311,14 @@ class SpanningReceiver:
             if error is not None and not self._ready:
                 raise error
         if ended and all(task.result() is None for task in ended):
-            await asyncio.sleep(min(wait_ms / 1000, PAUSE_S))  # A part is gone: until the owners are known.
+            await asyncio.sleep(min(wait_ms / 1000, PAUSE_S))  # Until the owners are known.
             return False
         return bool(ended)
 
-    # Answers.
+    # Settling.
 
     def _part(self, message: Any) -> ConsumerPart:
-        """The part that can answer a message; for what is no message of ours, one that knows the error."""
+        """The part that can settle a message; for a foreign message, one that raises the error."""
         delivery = getattr(message, "delivery", None)
         partition, lease = getattr(delivery, "partition", -1), getattr(delivery, "lease", -1)
         for part in self._all():
@@ -329,7 +329,7 @@ class SpanningReceiver:
     async def _answer(
         self, part: ConsumerPart, message: Any, answer: Callable[[RemoteSettler], Awaitable[None]]
     ) -> None:
-        """Raises ``LeaseLost`` if the part's server is not the owner any more, or has failed."""
+        """Settle at a part.  ``LeaseLost`` if its server is no longer the owner, or has failed."""
         delivery = getattr(message, "delivery", None)
         failed = part.receiver.closed or (part in self._retired and not part.session.connected)
         if not failed or delivery is None:
@@ -356,7 +356,7 @@ class SpanningReceiver:
         for part, some in by_part.items():
             try:
                 await self._answer(part, some[0], lambda answers, some=some: answers.ack(some, []))  # type: ignore[misc]
-            except PenstockError as error:  # Those of the other parts are settled all the same.
+            except PenstockError as error:  # Those of the other parts are settled anyway.
                 failed = failed or error
         if failed is not None:
             raise failed
