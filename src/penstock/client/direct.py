@@ -10,17 +10,20 @@ one message at a time gains nothing from the loop between it and the socket, so 
 gets a second connection (``blocking_connection.py``) with a separate producer id: the channel.
 
 Invariants
-    D1  Order is kept.  A publish goes directly only if all earlier publishes, to any topic, are answered;
-    so publishes in flight on the session's connection are concurrent ones of other threads.  D2  No loss,
-    no duplicates.  A sequence number of the channel is reused only after a response says that nothing was
-    written.  A publish that is not answered, or temporarily refused (a node that forwarded it may have had
-    it written before), is sent again by the loop with the same bytes and numbers, and the channel is
-    abandoned with its numbers.  D3  The channel leads to the server of the session's connection, and is
-    abandoned when that connection is replaced.  D4  No thread waits for an interrupted one.  The channel is
-    taken without waiting, and a thread that is already within a publish (in a signal handler or finalizer)
-    uses the loop.  D5  In a cluster there is a channel for each owner: all earlier publishes are answered,
-    so the next one may use any of them.  D6  A channel that was idle for ``IDLE_MS`` is not used again:
-    unlike the session's connection it sends no pings, and a firewall or NAT may have dropped it.
+    D1  Order is kept.  A publish goes directly only if all earlier publishes, to any topic, are answered; so
+        publishes in flight on the session's connection are concurrent ones of other threads.
+    D2  No loss, no duplicates.  A sequence number of the channel is reused only after a response says that
+        nothing was written.  A publish that is not answered, or temporarily refused (a node that forwarded
+        it may have had it written before), is sent again by the loop with the same bytes and numbers, and
+        the channel is abandoned with its numbers.
+    D3  The channel leads to the server of the session's connection, and is abandoned when that connection is
+        replaced.
+    D4  No thread waits for an interrupted one.  The channel is taken without waiting, and a thread that is
+        already within a publish (in a signal handler or finalizer) uses the loop.
+    D5  In a cluster there is a channel for each owner: all earlier publishes are answered, so the next one
+        may use any of them.
+    D6  A channel that was idle for ``IDLE_MS`` is not used again: unlike the session's connection it sends no
+        pings, and a firewall or NAT may have dropped it.
 
 Not handled: concurrent publishes of many threads, which share requests on the loop, and publishes of
 several batches.
