@@ -116,6 +116,23 @@ async def test_times_are_in_the_zone_of_the_page_and_nulls_are_not_empty(
     await expect(cells).to_have_text(["2026-11-18 19:00:00", "null", "null", "<b>bold</b>"])
 
 
+async def test_control_characters_of_a_binary_value_are_escaped(
+    http: Place, page: Page, session: SqlStandIn
+) -> None:
+    answer_with(session, {
+        "columns": [{"name": "value", "type": "binary"}],
+        "rows": [["\x00\x00\x01\x04c7\x9b\\xf8"]], "truncated": False,
+    })  # fmt: skip
+
+    await asked(http, page, "select value from orders")
+    await page.get_by_role("button", name="Open row 1", exact=True).click()
+
+    shown = r"\x00\x00\x01\x04c7\x9b\xf8"
+    region = page.get_by_role("region", name="Rows")
+    await expect(region.locator("td[data-name=value]")).to_have_text(shown)
+    await expect(region.locator(".values dd")).to_have_text(shown)
+
+
 async def test_missing_minutes_and_missing_values_are_gaps_in_the_chart(
     http: Place, page: Page, session: SqlStandIn
 ) -> None:

@@ -63,6 +63,14 @@ def test_a_notebook_shows_values_as_text_that_cannot_be_markup(broker: TestBroke
     assert "<td>trace: 1</td>" in shown
 
 
+def test_a_notebook_shows_control_characters_of_a_binary_value_escaped(broker: TestBroker) -> None:
+    broker.publish("orders", b"\x00\x00\x01c7\x9b\xc2\x9b\n", key="carl")
+
+    shown = broker.read("orders")._repr_html_()
+
+    assert r"\x00\x00\x01c7\x9b\x9b" in shown
+
+
 def test_a_notebook_shows_a_topic_with_its_partitions(broker: TestBroker) -> None:
     broker.create_group("orders", "billing")
 

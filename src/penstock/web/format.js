@@ -20,6 +20,13 @@ export function count(number) {
   return `${digits(number / 1e12)} T`;
 }
 
+// Control characters, which no font has, as \xNN: binary values contain them.
+export const visible = (text) =>
+  text.replace(
+    /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g,
+    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`,
+  );
+
 export const exactly = (number) => whole.format(number);
 
 export function rate(perSecond) {

@@ -2,7 +2,7 @@
 
 import { isJson, whole } from "./body.js";
 import { h } from "./dom.js";
-import { exactly, plural, span } from "./format.js";
+import { exactly, plural, span, visible } from "./format.js";
 import { drawing } from "./plot.js";
 import { button, empty, section } from "./widgets.js";
 import { both, written } from "./zone.js";
@@ -140,7 +140,7 @@ export class Result {
       "dl",
       { class: "values" },
       this.columns.map((column, at) => {
-        const text = cellText(row[at], column);
+        const text = visible(cellText(row[at], column));
         return [
           h("dt", null, column.name, " ", h("small", null, column.type)),
           h(
@@ -196,7 +196,7 @@ function cell(value, column) {
   if (!Number.isNaN(time)) return h("time", { title: `${both(time)}\n${value}` }, cellText(value, column));
   const text = textOf(value);
   if (isNumber(column)) return text;
-  return h("span", { class: "cut code-line" }, text.slice(0, CELL_MAX).replace(/\s+/g, " "));
+  return h("span", { class: "cut code-line" }, visible(text.slice(0, CELL_MAX)).replace(/\s+/g, " "));
 }
 
 const nothing = () => h("span", { class: "note" }, "null");
