@@ -72,7 +72,7 @@ class Producer:
         run(self.broker, "enlist_group", self.name, self.id, self.epoch, group)
         commits = {partition: Commit(offset, 0, note)}
         by = Committer(transactional=True)
-        run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch, by)
+        run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch, by, False)
 
     def end(self, commit: bool) -> None:
         if self.version == 1:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import uvloop
@@ -24,6 +25,13 @@ SETTINGS = KafkaSettings(initial_rebalance_delay_ms=0)
 
 def place(_: str, partition: int) -> int:
     return NODES[partition % len(NODES)]
+
+
+@dataclass
+class Address:
+    """Of a Kafka listener."""
+
+    address: str
 
 
 class KafkaCluster:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from tests.frontends.kafka.raw import Raw
-from tests.routing.kafka_cluster import NODES, PARTITIONS, KafkaCluster
+from tests.routing.kafka_cluster import NODES, PARTITIONS, Address, KafkaCluster
 from tests.routing.test_clients import broker, impatient, server, url  # noqa: F401 - fixtures
-from tests.routing.test_kafka import Address
 from tests.routing.test_native import NativeServer
 from tests.server.process import until
 

@@ -1,7 +1,6 @@
 """Kafka clients of a cluster: they find the leaders and coordinators, and follow them."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from tests.frontends.kafka.raw import Raw
-from tests.routing.kafka_cluster import NODES, PARTITIONS, KafkaCluster, place
+from tests.routing.kafka_cluster import NODES, PARTITIONS, Address, KafkaCluster, place
 
 from penstock.wire.kafka.messages.groups.group_admin import ListGroupsRequest, ListGroupsResponse
 
@@ -168,11 +167,6 @@ def test_a_group_with_members_is_not_deleted_whatever_node_has_its_offsets(clust
 
 def coordinator(cluster: KafkaCluster, group: str) -> int:
     return cluster.nodes[0].table.coordinator_of(group)[0]
-
-
-@dataclass
-class Address:
-    address: str
 
 
 def listed(cluster: KafkaCluster, node: int) -> list[str]:

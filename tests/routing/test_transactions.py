@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.routing.kafka_cluster import NODES, PARTITIONS, KafkaCluster, place
+from tests.frontends.kafka.raw import Raw
+from tests.routing.kafka_cluster import NODES, PARTITIONS, Address, KafkaCluster, place
 from tests.transactional import batch
 
 from penstock.errors import (
@@ -20,7 +21,17 @@ from penstock.groups.rebalance import Committer
 from penstock.groups.transactions import ANYBODY, Decision, log_partition
 from penstock.model.message import Receipt
 from penstock.types import TRANSACTIONS
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from penstock.wire.murmur import partition_of
 
+GROUP = "billing"
+GROUP_NODE = place("", partition_of(GROUP.encode(), 50))  # Its coordinator.
 NAMES = {place("", log_partition(name)): name for name in "abcdefghijkl"}  # By coordinator.
 
 
@@ -172,6 +183,13 @@ class Client:
         self.id, self.epoch = self.call(self.coordinator, "end_epoch", self.name, self.id, self.epoch, commit)
         self.sequences.clear()
 
+    def commit_offset(self, partition: int, offset: int) -> Code:
+        by = Committer(member="", instance=None, generation=-1, transactional=True)
+        commits = {partition: Commit(offset)}
+        asked = "orders", GROUP, commits, self.name, self.id, self.epoch, by, False
+        code: Code = self.call(GROUP_NODE, "enlist_commits", *asked)
+        return code
+
     def decision(self, number: int, coordinator_epoch: int = 1) -> Decision:
         return Decision(self.id, self.epoch, number, True, log_partition(self.name), coordinator_epoch)
 
@@ -275,21 +293,58 @@ def test_offsets_that_a_transaction_may_commit_are_known_at_every_coordinator(
     cluster: KafkaCluster,
 ) -> None:
     client = Client(cluster, 1)
-    client.call(1, "enlist_group", client.name, client.id, client.epoch, "billing")
-    by = Committer(member="", instance=None, generation=-1, transactional=True)
-    group_coordinator = cluster.nodes[0].table.coordinator_of("billing")[0]
-    client.call(
-        group_coordinator, "enlist_commits", "orders", "billing", {4: Commit(3)}, client.name, client.id,
-        client.epoch, by,
-    )  # fmt: skip
+    client.call(1, "enlist_group", client.name, client.id, client.epoch, GROUP)
+    client.commit_offset(4, 3)
 
-    before = [client.call(node, "unsettled_offsets", "orders", "billing", [3, 4]) for node in NODES]
+    before = client.call(GROUP_NODE, "unsettled_offsets", "orders", GROUP, [3, 4])
     client.end(commit=True)
-    after = [client.call(node, "unsettled_offsets", "orders", "billing", [3, 4]) for node in NODES]
+    after = client.call(GROUP_NODE, "unsettled_offsets", "orders", GROUP, [3, 4])
 
-    assert before == [[4]] * 3
-    assert after == [[]] * 3
-    assert client.call(3, "committed_offsets", "orders", "billing")[4].offset == 3
+    assert before == [4]
+    assert after == []
+    assert client.call(3, "committed_offsets", "orders", GROUP)[4].offset == 3
+    for node in set(NODES) - {GROUP_NODE}:  # It may be a former coordinator, whose members were replaced.
+        with pytest.raises(NotOwner):
+            client.call(node, "unsettled_offsets", "orders", GROUP, [3, 4])
+
+
+@pytest.mark.parametrize("coordinator", NODES)
+def test_an_offset_enlists_its_group_whichever_node_coordinates_the_transaction(
+    cluster: KafkaCluster, coordinator: int
+) -> None:
+    """Clients with KIP-890 send it to the coordinator of the group, without a request before."""
+    client = Client(cluster, coordinator)
+    offset = TxnOffsetCommitRequestPartition(partition_index=4, committed_offset=3)
+    asked = TxnOffsetCommitRequest(
+        transactional_id=client.name,
+        group_id=GROUP,
+        producer_id=client.id,
+        producer_epoch=client.epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[offset])],
+    )
+
+    with Raw(Address(cluster.address(GROUP_NODE))) as raw:
+        [answer] = raw.ask(asked, TxnOffsetCommitResponse, 5).topics
+    client.end(commit=True)
+
+    assert answer.partitions[0].error_code == 0
+
+    assert client.call(3, "committed_offsets", "orders", GROUP)[4].offset == 3
+
+
+def test_offsets_of_a_former_group_coordinator_are_not_part_of_a_transaction(cluster: KafkaCluster) -> None:
+    """A member of its successor may have read the offsets that they would replace."""
+    client = Client(cluster, 1)
+    client.call(1, "enlist_group", client.name, client.id, client.epoch, GROUP)
+    staged = "orders", GROUP, {4: Commit(3)}, client.name, client.id, client.epoch, False
+
+    with pytest.raises(NotOwner):
+        client.call(1, "stage_commits", *staged, 0, ANYBODY)
+    with pytest.raises(NotOwner):
+        client.call(1, "held_offsets", "orders", GROUP, [4], [log_partition(client.name)], 0)
+    client.end(commit=True)
+
+    assert client.call(3, "committed_offsets", "orders", GROUP) == {}
 
 
 @pytest.mark.parametrize("node", NODES)

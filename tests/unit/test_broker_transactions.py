@@ -496,7 +496,7 @@ def test_a_place_belongs_to_a_group_that_was_enlisted(broker: TestBroker) -> Non
     producer = Producer(broker)
     producer.enlist("orders")
     with pytest.raises(TransactionNotOpen):
-        run(broker, "enlist_commits", "orders", "g", {}, "p", producer.id, producer.epoch, Committer())
+        run(broker, "enlist_commits", "orders", "g", {}, "p", producer.id, producer.epoch, Committer(), False)
 
 
 def test_a_place_is_told_by_a_member_of_the_group(broker: TestBroker) -> None:
@@ -505,7 +505,16 @@ def test_a_place_is_told_by_a_member_of_the_group(broker: TestBroker) -> None:
     stranger = Committer(member="gone", generation=3, transactional=True)
 
     answer = run(
-        broker, "enlist_commits", "orders", "g", {0: Commit(1)}, "p", producer.id, producer.epoch, stranger
+        broker,
+        "enlist_commits",
+        "orders",
+        "g",
+        {0: Commit(1)},
+        "p",
+        producer.id,
+        producer.epoch,
+        stranger,
+        False,
     )
 
     assert answer == Code.ILLEGAL_GENERATION
@@ -519,7 +528,7 @@ def test_a_place_that_could_not_be_committed_is_refused_at_once(broker: TestBrok
     by = Committer(transactional=True)
     long = Commit(0, 0, "x" * 5000)
     with pytest.raises(InvalidValue):
-        run(broker, "enlist_commits", "orders", "g", {0: long}, "p", producer.id, producer.epoch, by)
+        run(broker, "enlist_commits", "orders", "g", {0: long}, "p", producer.id, producer.epoch, by, False)
 
 
 def test_a_place_that_cannot_be_set_holds_nobody_up(broker: TestBroker) -> None:

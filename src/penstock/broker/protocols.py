@@ -205,19 +205,24 @@ class ProtocolOperations:
         known_as: str,
         producer_id: int,
         epoch: int,
+        add: bool,
+        group_epoch: int,
         claim: Claim,
     ) -> Steps[None]:
-        """Add committed offsets to a transaction; the group's coordinator has checked the member."""
+        """Add committed offsets to a transaction; the group's coordinator has checked the member.
+
+        ``group_epoch`` says since when it has coordinated the group; a former coordinator is refused.
+        """
         return self._core.transactions.stage_commits(
-            topic, group, commits, known_as, producer_id, epoch, claim
+            topic, group, commits, known_as, producer_id, epoch, add, group_epoch, claim
         )
 
     def held_offsets(
-        self, topic: str, group: str, partitions: list[int], ledgers: list[int]
+        self, topic: str, group: str, partitions: list[int], ledgers: list[int], group_epoch: int
     ) -> Steps[list[int]]:
         """The partitions whose offsets may still be committed by transactions that this node coordinates."""
         yield from ()
-        return self._core.transactions.held_offsets(topic, group, partitions, ledgers)
+        return self._core.transactions.held_offsets(topic, group, partitions, ledgers, group_epoch)
 
     def enlist(
         self,
@@ -246,11 +251,15 @@ class ProtocolOperations:
         producer_id: int,
         epoch: int,
         by: Committer,
+        add: bool,
         claim: Claim = ANYBODY,
     ) -> Steps[Code]:
-        """Add offsets to commit to a transaction, on behalf of a member of the group."""
+        """Add offsets to commit to a transaction, on behalf of a member of the group.
+
+        With ``add`` the group need not be enlisted before.
+        """
         return self._core.transactions.enlist_commits(
-            topic, group, commits, known_as, producer_id, epoch, by, claim
+            topic, group, commits, known_as, producer_id, epoch, by, add, claim
         )
 
     def append_in_transaction(
@@ -341,7 +350,10 @@ class ProtocolOperations:
         return self._core.commits.read(topic, group)
 
     def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
-        """The partitions whose committed offset may still be changed by an open transaction."""
+        """The partitions whose committed offset may still be changed by an open transaction.
+
+        Ask before the offsets are read: a transaction that ends in between has changed them.
+        """
         yield from ()
         return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
 

@@ -1,12 +1,19 @@
 """The APIs of transactions, request by request, in every version."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 from tests.transactional import batch
 
+from penstock.broker.frontend import Layout
+from penstock.config.broker import TopicSettings
+from penstock.frontends.kafka.groups.offsets import _topic
+from penstock.groups.commits import Commit
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import cluster, produce, transactions
 from penstock.wire.kafka.messages.groups import offsets
@@ -333,3 +340,38 @@ def test_batches_in_flight_keep_their_order(kafka: Server, raw: Raw, topic: str)
     assert end_epoch(raw, topic, known)[0] == 0
     found = [it.value for it in kafka.run(kafka.broker.read(topic, partition=0))]
     assert found == [b"0", b"1", b"2", b"3", b"4"]
+
+
+class EndingOperations:
+    """Operations of a broker on which a transaction that commits offset 7 ends after the first request."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def unsettled_offsets(self, _: str, __: str, numbers: list[int]) -> list[int]:
+        self.requests += 1
+        return numbers if self.requests == 1 else []
+
+    async def committed_offsets(self, _: str, __: str) -> dict[int, Commit]:
+        self.requests += 1
+        return {0: Commit(3 if self.requests == 1 else 7)}
+
+    def layout(self, _: str) -> Layout:
+        return Layout(topic="orders", id=bytes(16), partitions=1, settings=TopicSettings())
+
+
+async def same(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+@pytest.mark.parametrize("asked", [[0], []])
+def test_an_offset_that_a_transaction_replaces_meanwhile_is_never_called_stable(asked: list[int]) -> None:
+    """A consumer that got the old one would process messages again whose results are committed."""
+    call: Any = SimpleNamespace(
+        run=same, operations=EndingOperations(), request=offsets.OffsetFetchRequest(require_stable=True)
+    )
+    topic = offsets.OffsetFetchRequestTopics(name="orders", partition_indexes=asked)
+
+    [answer] = asyncio.run(_topic(call, "billing", topic, "orders")).partitions
+
+    assert (answer.committed_offset, answer.error_code) in [(7, 0), (-1, Code.UNSTABLE_OFFSET_COMMIT)]

@@ -356,13 +356,17 @@ class Transactions:
         producer_id: int,
         epoch: int,
         by: Committer,
+        add: bool,
         claim: Claim = ANYBODY,
     ) -> Steps[Code]:
-        """Stage committed offsets of a group in the transaction, after checking the member."""
+        """Stage committed offsets of a group in the transaction, after checking the member.
+
+        ``add``: the group need not be enlisted before.
+        """
         self._check_commits(topic, group, commits)
         refusal = self._coordination.check(group, by)
         if not refusal:
-            yield from self.stage_commits(topic, group, commits, name, producer_id, epoch, claim)
+            yield from self._stage_commits(topic, group, commits, name, producer_id, epoch, add, claim)
         return refusal
 
     def _check_commits(self, topic: str, group: str, commits: dict[int, Commit]) -> None:
@@ -379,11 +383,33 @@ class Transactions:
         name: str,
         producer_id: int,
         epoch: int,
+        add: bool,
+        group_epoch: int,
         claim: Claim = ANYBODY,
     ) -> Steps[None]:
-        """``enlist_commits`` without a check of the member, which the group's coordinator has done."""
+        """``enlist_commits`` without a check of the member, which the group's coordinator has done.
+
+        ``group_epoch`` says since when that node has coordinated the group.  A former coordinator is refused:
+        members of its successor may have read the offsets already (``held_offsets``).
+        """
+        self._state.registry.check_coordinator(group, group_epoch)
         self._check_commits(topic, group, commits)
+        return self._stage_commits(topic, group, commits, name, producer_id, epoch, add, claim)
+
+    def _stage_commits(
+        self,
+        topic: str,
+        group: str,
+        commits: dict[int, Commit],
+        name: str,
+        producer_id: int,
+        epoch: int,
+        add: bool,
+        claim: Claim,
+    ) -> Steps[None]:
         known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
+        if add:
+            known = rules.enlist_group(known, producer_id, epoch, group, now_ms)
         enlisted = rules.enlist_commits(known, producer_id, epoch, group, {topic: commits}, now_ms)
         ledger = self._ledger_of(name)
         self._put(ledger, name, enlisted)
@@ -391,8 +417,15 @@ class Transactions:
         self._commits.hold(topic, group, commits.keys() - before.keys())
         yield Durable(ledger.log)
 
-    def held_offsets(self, topic: str, group: str, numbers: list[int], ledgers: list[int]) -> list[int]:
-        """The partitions whose offsets transactions of these ledgers may still commit."""
+    def held_offsets(
+        self, topic: str, group: str, numbers: list[int], ledgers: list[int], group_epoch: int
+    ) -> list[int]:
+        """The partitions whose offsets transactions of these ledgers may still commit.
+
+        ``group_epoch`` is that of the group's coordinator, which asks: from then on this node, and each that
+        has the ledgers later, knows it, and refuses offsets from coordinators before it.
+        """
+        self._state.registry.check_coordinator(group, group_epoch)
         if self._state.clock.steady_ms() >= self._state.lease.lease_ms:
             raise NotOwner(topic=TRANSACTIONS, partition=0, owner=-1, epoch=0)
         for number in ledgers:

@@ -154,6 +154,8 @@ class StageCommitsArguments(msgspec.Struct, frozen=True):
     known_as: str
     producer_id: int
     epoch: int
+    add: bool
+    group_epoch: int
     claim: Claim
 
 
@@ -162,6 +164,7 @@ class HeldOffsetsArguments(msgspec.Struct, frozen=True):
     group: str
     partitions: list[int]
     ledgers: list[int]
+    group_epoch: int
 
 
 class StoreOffsetsArguments(msgspec.Struct, frozen=True):

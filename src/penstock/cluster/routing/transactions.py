@@ -253,23 +253,36 @@ class TransactionRouter(Router):
         producer_id: int,
         epoch: int,
         by: Committer,
+        add: bool,
         claim: Claim = ANYBODY,
     ) -> Steps[Code]:
-        self.check_coordinator(group)
-        refusal = self._core.coordination.check(group, by)
-        if refusal:
-            return refusal
-        arguments = (topic, group, commits, known_as, producer_id, epoch, claim)
-        local = self._local.stage_commits
-        attempt = self._at_coordinator(log_partition(known_as), "stage_commits", local, arguments)
-        yield from self.routed(attempt, IDEMPOTENT)
-        # If the member was replaced meanwhile, the next one may have read the offset before: abort.
-        return self._core.coordination.check(group, by)
+        """Checked again before each attempt: the ledger refuses the epoch of a former group coordinator."""
+        local, coordination = self._local.stage_commits, self._core.coordination
+
+        def attempt() -> Steps[Code]:
+            node, since = self.owners.coordinator_of(group)
+            refusal = Code.NOT_COORDINATOR if node != self.owners.node else coordination.check(group, by)
+            if refusal:
+                return refusal
+            arguments = (topic, group, commits, known_as, producer_id, epoch, add, since, claim)
+            yield from self._at_coordinator(log_partition(known_as), "stage_commits", local, arguments)()
+            # If the member was replaced meanwhile, the next one may have read the offset before: abort.
+            return coordination.check(group, by)
+
+        return self.routed(attempt, IDEMPOTENT)
 
     def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
-        """Ask all coordinators: each knows only the transactions in its part of the log."""
+        """Ask all coordinators: each knows only the transactions in its part of the log.
 
-        def attempt() -> Steps[list[int]]:
+        First read the metadata log to its end: then this node is the coordinator of the group at this moment,
+        and knows the owners that have got the offsets of every transaction that has ended.
+        """
+        yield from self._core.state.registry.refresh_topic(topic)
+
+        def attempt() -> Steps[list[int] | None]:
+            coordinator, since = self.owners.coordinator_of(group)
+            if coordinator != self.owners.node:
+                return None
             shares: dict[int, list[int]] = defaultdict(list)
             for number in range(LOG_PARTITIONS):
                 node, epoch = self.owners.owner_of(TRANSACTIONS, number)
@@ -277,8 +290,11 @@ class TransactionRouter(Router):
                     shares[node].append(number)
             local, held = self._local.held_offsets, set[int]()
             for node, ledgers in shares.items():
-                arguments = (topic, group, partitions, ledgers)
+                arguments = (topic, group, partitions, ledgers, since)
                 held |= set((yield from self.at_node(node, "held_offsets", local, arguments)))
             return sorted(held)
 
-        return self.routed(attempt, READ_ONLY)
+        found = yield from self.routed(attempt, READ_ONLY)
+        if found is None:
+            self.check_coordinator(group)  # Raises at once: clients look for the other one.
+        return found or []

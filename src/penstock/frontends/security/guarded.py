@@ -751,10 +751,11 @@ class GuardedOperations(Guard):
         producer_id: int,
         epoch: int,
         by: Committer,
+        add: bool,
     ) -> Steps[Code]:
         self._check("enlist_commits", topic, group)
         return self._operations.enlist_commits(
-            topic, group, commits, known_as, producer_id, epoch, by, self._claim(known_as)
+            topic, group, commits, known_as, producer_id, epoch, by, add, self._claim(known_as)
         )
 
     def end_transaction(
@@ -798,18 +799,26 @@ class GuardedOperations(Guard):
         return self._operations.stage_acks(acks, known_as, producer_id, epoch, self._claim(known_as))
 
     def stage_commits(
-        self, topic: str, group: str, commits: dict[int, Commit], known_as: str, producer_id: int, epoch: int
+        self,
+        topic: str,
+        group: str,
+        commits: dict[int, Commit],
+        known_as: str,
+        producer_id: int,
+        epoch: int,
+        add: bool,
+        group_epoch: int,
     ) -> Steps[None]:
         self._check("stage_commits", topic, group)
         return self._operations.stage_commits(
-            topic, group, commits, known_as, producer_id, epoch, self._claim(known_as)
+            topic, group, commits, known_as, producer_id, epoch, add, group_epoch, self._claim(known_as)
         )
 
     def held_offsets(
-        self, topic: str, group: str, partitions: list[int], ledgers: list[int]
+        self, topic: str, group: str, partitions: list[int], ledgers: list[int], group_epoch: int
     ) -> Steps[list[int]]:
         self._check("held_offsets", topic, group)
-        return self._operations.held_offsets(topic, group, partitions, ledgers)
+        return self._operations.held_offsets(topic, group, partitions, ledgers, group_epoch)
 
     def transaction(self, transactional_id: str) -> TransactionState | None:
         self._check("transaction")

@@ -6,7 +6,7 @@ committed side by side: each has journals of its own, and one sync serves all of
 import asyncio
 
 from penstock.broker.frontend import METADATA_BYTES_MAX
-from penstock.errors import PenstockError, TopicNotFound
+from penstock.errors import PenstockError, TopicNotFound, UnavailableError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.groups.membership import group_code
@@ -156,18 +156,19 @@ async def _group(
             code = call.operations.check_reader(name, group.member_id, group.member_epoch)
         if code:
             return OffsetFetchResponseGroup(group_id=name, error_code=code)
+        return OffsetFetchResponseGroup(group_id=name, topics=await _topics(call, group, placed))
     except PenstockError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=group_code(error))
+        return OffsetFetchResponseGroup(group_id=name, error_code=group_code(error))
+
+
+async def _topics(
+    call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup, placed: list[str]
+) -> list[OffsetFetchResponseTopics]:
     if group.topics is None:
         everything = [await _topic(call, group.group_id, _asked(name, []), name) for name in placed]
-        return OffsetFetchResponseGroup(
-            group_id=group.group_id, topics=[topic for topic in everything if topic.partitions]
-        )
+        return [topic for topic in everything if topic.partitions]
     named = [(topic, _name(call, topic)) for topic in group.topics]
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[await _topic(call, group.group_id, topic, name) for topic, name in named],
-    )
+    return [await _topic(call, group.group_id, topic, name) for topic, name in named]
 
 
 def _name(call: KafkaCall[OffsetFetchRequest], topic: OffsetFetchRequestTopics) -> str | None:
@@ -187,13 +188,16 @@ async def _topic(
         code = Code.UNKNOWN_TOPIC_ID
     else:
         try:
-            commits = await call.run(call.operations.committed_offsets(name, group))
-            numbers = numbers or sorted(commits)
-            if call.request.require_stable:
+            if not numbers:
+                numbers = sorted(await call.run(call.operations.committed_offsets(name, group)))
+            if call.request.require_stable:  # Before they are read: what ends in between has changed them.
                 moving = await call.run(call.operations.unsettled_offsets(name, group, numbers))
+            commits = await call.run(call.operations.committed_offsets(name, group))
             identity = call.operations.layout(name).id
         except TopicNotFound:
             pass  # The group has no offsets there.
+        except UnavailableError:
+            raise  # As an error of the group, by which clients look for its coordinator and ask again.
         except PenstockError as error:
             code = code_of(error)
     return OffsetFetchResponseTopics(

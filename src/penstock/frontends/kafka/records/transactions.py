@@ -183,14 +183,6 @@ async def commit_offsets(call: KafkaCall[TxnOffsetCommitRequest]) -> TxnOffsetCo
     asked = call.request
     if not _may_commit(call, asked.group_id):
         return commits_refused(asked, Code.GROUP_AUTHORIZATION_FAILED)
-    if call.version >= GROUPS_ENLISTED_SINCE:
-        try:
-            work = call.operations.enlist_group(
-                asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.group_id
-            )
-            await call.run(work)
-        except PenstockError as error:
-            return commits_refused(asked, _code(call, error))
     answers = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
     return TxnOffsetCommitResponse(topics=answers)
 
@@ -226,6 +218,7 @@ async def _commit_topic(
             asked.producer_id,
             asked.producer_epoch,
             by,
+            call.version >= GROUPS_ENLISTED_SINCE,
         )
         codes = dict.fromkeys(numbers, int(await call.run(work)))
     except PenstockError as error:
