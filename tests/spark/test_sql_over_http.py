@@ -197,6 +197,8 @@ def test_a_table_of_the_lake_that_is_no_topics_is_for_admins(place: Place) -> No
         "select builtin.java_method('java.lang.System', 'getProperty', 'user.home')",
         "select identifier('try_reflect')('java.lang.System', 'getProperty', 'user.home')",
         "select from_xml('<a>1</a>', 'a int', map('rowValidationXSDPath', '/etc/hosts'))",
+        "select xpath_string('<!DOCTYPE a SYSTEM \"http://127.0.0.1:9/\"><a>b</a>', 'a')",
+        "select xpath(concat('<!DOCTYPE a SYSTEM \"file:///etc/hosts\"><a>', key, '</a>'), 'a') from open",
         "insert overwrite local directory 'somewhere' using csv select 1",
         "with q as (select 1 as n) insert into t select * from q",
         "create temporary view v using text options (path '/etc/hosts')",

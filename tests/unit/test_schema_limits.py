@@ -10,7 +10,7 @@ from penstock.broker.schemas.protoc import compiled
 from penstock.broker.steps import Arrival, Aside
 from penstock.errors import InvalidValue, SchemaInvalid
 from penstock.model.schemas import NewSchema, SchemaReference, SchemaSettings, SchemaType
-from penstock.schemas import json_rules
+from penstock.schemas import json_limits, json_rules
 from penstock.schemas.formats import ParsedSchema, parse
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.registry import MESSAGE_LENGTH_MAX, ParsedSchemas, SchemaBook, SchemaRegistry
@@ -61,6 +61,33 @@ def test_arrays_of_avro_items_without_bytes_are_found_at_once() -> None:
         schema("AVRO", record("X", {"type": "array", "items": "X"}, hidden))
 
 
+def test_avro_values_of_few_bytes_that_would_be_large_are_refused() -> None:
+    nulls = ["null"] * 100
+    with pytest.raises(SchemaInvalid, match="too many values that take no bytes"):
+        schema("AVRO", nested(40, record("Last")))  # 2**40 records in no byte.
+    with pytest.raises(SchemaInvalid, match="an array has items that take no bytes, or few for many fields"):
+        schema("AVRO", {"type": "array", "items": record("R", "boolean", *nulls)})
+    with pytest.raises(SchemaInvalid, match="a map has values that take no bytes, or few for many fields"):
+        schema("AVRO", {"type": "map", "values": record("R", "boolean", *nulls)})
+    with pytest.raises(SchemaInvalid, match="R contains itself, and has few bytes for its fields"):
+        schema("AVRO", record("R", ["null", "R"], *nulls))
+
+    wide = schema("AVRO", record("R", *nulls, "int"))
+    assert wide.decode(b"\2")["f100"] == 1
+    optional = [["null", "string"]] * 100
+    schema("AVRO", {"type": "array", "items": record("R", *optional)}).validate(b"\2" + b"\0" * 101)
+    schema("AVRO", record("R", "int", ["null", "R"])).validate(b"\2\0")
+
+
+def test_avro_records_that_are_nested_too_deeply_are_refused() -> None:
+    """The reader in C would overflow the stack, and end the process."""
+    chain = [record("R0", "int"), *(record(f"R{at}", f"R{at - 1}", "int") for at in range(1, 501))]
+
+    schema("AVRO", chain[:490])
+    with pytest.raises(SchemaInvalid, match="nested too deeply: more than 500 levels"):
+        schema("AVRO", chain)
+
+
 @pytest.mark.slow
 def test_many_symbols_and_values_are_compared_in_linear_time() -> None:
     symbols = [f"S{at}" for at in range(30_000)]
@@ -87,6 +114,85 @@ def test_a_deep_value_of_a_recursive_avro_schema_is_a_mismatch() -> None:
     chain.validate(b"\2" * 50 + b"\0")
     with pytest.raises(Mismatch, match="nested too deeply"):
         chain.validate(b"\2" * 500_000 + b"\0")
+
+
+def twice(levels: int, where: str) -> dict[str, Any]:
+    """Definitions with the next one twice: in the same place, or for all items below it."""
+    found: dict[str, Any] = {f"d{levels}": {"type": "number"}}
+    for level in range(levels):
+        both = {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2}
+        found[f"d{level}"] = both if where == "here" else {where: both}
+    return {"$ref": "#/$defs/d0", "$defs": found}
+
+
+@pytest.mark.parametrize("where", ["here", "items", "additionalProperties"])
+def test_a_json_schema_that_no_value_could_be_compared_with_is_refused(where: str) -> None:
+    schema("JSON", twice(10, where))
+    with pytest.raises(SchemaInvalid, match="more than 10000 of its parts would be compared with one place"):
+        schema("JSON", twice(40, where))
+
+
+def test_references_of_all_kinds_are_followed_to_the_parts_of_a_json_schema() -> None:
+    anchors = {f"d{at}": {"$anchor": f"a{at}", "allOf": [{"$ref": f"#a{at + 1}"}] * 2} for at in range(40)}
+    ids = {f"d{at}": {"$id": f"i{at}", "allOf": [{"$ref": f"i{at + 1}"}] * 2} for at in range(40)}
+    last: dict[str, Any] = {"d40": {"$anchor": "a40", "$id": "i40"}}
+    draft = "https://json-schema.org/draft/2020-12/schema"
+
+    for found, first in ((anchors, "#a0"), (ids, "i0")):
+        with pytest.raises(SchemaInvalid, match="more than 10000 of its parts"):
+            schema("JSON", {"$schema": draft, "$ref": first, "$defs": {**found, **last}})
+
+
+def test_the_same_json_schema_in_many_different_places_is_no_problem() -> None:
+    kinds = {
+        f"t{at}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/t{at + 1}"} for key in "ab"}}
+        for at in range(40)
+    }
+    tree = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "items": {"items": {"$ref": "#"}}}}
+
+    schema("JSON", {"$ref": "#/$defs/t0", "$defs": {**kinds, "t40": {"type": "string"}}}).validate(b"{}")
+    with pytest.raises(Mismatch, match="/left/right/left"):
+        schema("JSON", {**tree, "type": "object"}).validate(b'{"left": {"right": {"left": 1}}}')
+
+
+def test_a_value_with_too_many_parts_for_a_json_schema_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_limits, "STEPS_MAX", 1000)
+    wide = schema("JSON", {"items": {"anyOf": [{"const": at} for at in range(100)]}})
+
+    wide.validate(b"[1, 2]")
+    with pytest.raises(Mismatch, match=r"^/0: "):
+        wide.validate(b'["%s"]' % (b"x" * 1000))
+    with pytest.raises(Mismatch, match="too many parts"):
+        wide.validate(b"[%s]" % b",".join([b"1"] * 20))
+    assert not wide.all_match([b"[%s]" % b",".join([b"1"] * 20)] * 2, (0,))
+
+
+def test_branches_that_contain_themselves_are_not_tried_in_all_combinations_to_explain_a_mismatch() -> None:
+    branches = [{"$ref": "#", "minItems": 2}, {"$ref": "#", "maxItems": 1}]
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    either = schema("JSON", {"$schema": draft, "type": ["array", "number"], "items": {"oneOf": branches}})
+
+    with pytest.raises(Mismatch, match="/0: "):
+        either.validate(b"[[1]]")
+    with pytest.raises(Mismatch, match="finding out why would take too long"):
+        either.validate(b"[" * 60 + b"1" + b"]" * 60)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/x", "file:///etc/hostname", 1])
+def test_a_json_schema_of_an_unknown_draft_is_refused_without_loading_that(address: Any) -> None:
+    with pytest.raises(SchemaInvalid, match="known are the drafts"):
+        schema("JSON", {"$schema": address})
+
+
+def test_patterns_that_are_large_when_compiled_are_refused() -> None:
+    letters = {f"p{at}": {"pattern": rf"\p{{L}}{{100}}{at}"} for at in range(100)}
+    with pytest.raises(SchemaInvalid, match="too large when compiled"):
+        schema("JSON", {"properties": letters})
+    with pytest.raises(SchemaInvalid, match="too large when compiled"):
+        schema("JSON", {"patternProperties": {r"\p{L}{100}": {}}})
+
+    hosts = {f"p{at}": {"pattern": "^[a-z0-9-]{1,63}$"} for at in range(200)}
+    schema("JSON", {"properties": hosts}).validate(b'{"p1": "a-b"}')
 
 
 def test_patterns_of_properties_are_matched_in_linear_time() -> None:
@@ -163,6 +269,36 @@ def _nested_messages() -> str:
             name = f".M{level + 1}"
             message.field.add(name=f"f{number}", number=number, type=11, label=1, type_name=name)
     return b64encode(file.SerializeToString()).decode()
+
+
+def _many_fields(fields: int, label: int) -> ParsedSchema:
+    """A message that has any number of messages with many fields."""
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="wide.proto", syntax="proto2")
+    top, inner = file.message_type.add(name="Top"), file.message_type.add(name="Inner")
+    top.field.add(name="inner", number=1, type=11, label=3, type_name=".Inner")
+    for number in range(fields):
+        inner.field.add(name=f"f{number}", number=number + 1, type=8, label=label)
+    return parse("PROTOBUF", b64encode(file.SerializeToString()).decode(), {})
+
+
+def test_a_protobuf_value_of_few_bytes_and_a_million_fields_is_not_shown() -> None:
+    wide = _many_fields(1000, label=3)
+
+    assert len(wide.decode(b"\x0a\0" * 2)["inner"]) == 2
+    wide.validate(b"\x0a\0" * 5000)
+    with pytest.raises(Mismatch, match="more than 1,000,000 fields"):
+        wide.decode(b"\x0a\0" * 5000)
+
+
+def test_missing_fields_of_a_protobuf_value_are_not_listed_by_the_million() -> None:
+    wide = _many_fields(60, label=2)
+
+    with pytest.raises(Mismatch, match=r"inner\[1\]\.f0"):
+        wide.validate(b"\x0a\0" * 2)
+    with pytest.raises(Mismatch, match="required fields are missing: too many to list"):
+        wide.validate(b"\x0a\0" * 5000)
 
 
 # The registry.

@@ -1,8 +1,9 @@
 """Avro schemas: parsed, and values decoded, by fastavro.
 
-Values are in Avro's binary encoding without a header.  Arrays whose items take no bytes are refused: a value
-of ten bytes could claim to have 2**60 of them.  Values of recursive schemas are read by fastavro's reader in
-Python, which ends at Python's recursion limit; the one in C would overflow the stack of the process.
+Values are in Avro's binary encoding without a header.  A schema is refused if few bytes could be a large
+value (an array whose items take no bytes: ten bytes could claim to have 2**60 of them), and if it is nested
+deeper than ``DEPTH_MAX``, because fastavro's reader in C would overflow the stack of the process.  Values of
+recursive schemas are read by its reader in Python, which ends at Python's recursion limit.
 
 Many records are decoded as one array, because a call of fastavro takes as long as half a small record.  A
 random mark, as one field more, shows that each record ended where its bytes end:
@@ -42,6 +43,9 @@ _ORDER: Final = (
     "type", "name", "namespace", "doc", "default", "order", "aliases", "fields", "symbols", "items", "values",
     "size", "logicalType", "precision", "scale",
 )  # fmt: skip
+VALUES_PER_BYTE: Final = 8  # Records within records have several for one byte, but not many.
+VALUES_MAX: Final = 1000  # More than that in a whole value.
+DEPTH_MAX: Final = 500  # 14,000 end a process with a stack of 8 MiB.
 _MARK: Final = "penstock_mark_of_the_end"
 _MARK_BYTES: Final = 16
 _MARKS: Final = {"__fastavro_parsed", "__named_schemas"}  # Of a schema that fastavro need not check again.
@@ -190,53 +194,69 @@ def _ordered(schema: Any) -> Any:
 
 
 class _Check:
-    """Refuses arrays whose items take no bytes, and finds out whether a type contains itself."""
+    """Refuses schemas whose values could be much larger than their bytes, or that are nested too deeply.
+
+    Every value counts 1, and every byte takes ``VALUES_PER_BYTE`` off.  The sum, as large as a value of the
+    type can make it, may be ``VALUES_MAX`` for the whole, and 0 for what a value can have any number of.
+    Types with names are measured once: 40 records that have the next one twice would be 2**40 otherwise.
+    """
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self._seen: set[str] = set()  # Records that were begun, ...
-        self._open: set[str] = set()  # ... and those that it is in.
-        self._sizes: dict[str, bool] = {}
-        self.recursive = False
+        self._measured: dict[str, tuple[int, int] | None] = {}  # Of records; None: it is in this one.
+        self._inside: set[str] = set()  # Records that contain themselves.
+
+    @property
+    def recursive(self) -> bool:
+        """Whether a type contains itself."""
+        return bool(self._inside)
 
     def check(self, schema: Any) -> None:
+        size, depth = self._measure(schema)
+        if size > VALUES_MAX:
+            raise SchemaInvalid(type="AVRO", why="it has too many values that take no bytes")
+        if depth > DEPTH_MAX:
+            raise SchemaInvalid(type="AVRO", why=f"it is nested too deeply: more than {DEPTH_MAX} levels")
+
+    def _measure(self, schema: Any) -> tuple[int, int]:
+        """The sum for a type, and its levels."""
         match variant(schema, self._names):
+            case "null" | {"type": "fixed", "size": 0}:
+                return 1, 1
             case list() as branches:
-                for each in branches:
-                    self.check(each)
+                sizes, depths = zip(*map(self._measure, branches), strict=True)
+                return max(sizes) - VALUES_PER_BYTE, max(depths) + 1
             case {"type": "array", "items": items}:
-                if not _takes_bytes(items, self._names, self._sizes):
-                    raise SchemaInvalid(type="AVRO", why="an array has items that take no bytes")
-                self.check(items)
+                return self._repeated("an array has items", items, 0)
             case {"type": "map", "values": values}:
-                self.check(values)
+                return self._repeated("a map has values", values, 1 - VALUES_PER_BYTE)
             case {"type": "record" | "error", "name": name, "fields": fields}:
-                self.recursive = self.recursive or name in self._open
-                if name in self._seen:
-                    return
-                self._seen.add(name)
-                self._open.add(name)
-                for each in fields:
-                    self.check(each["type"])
-                self._open.remove(name)
+                return self._record(name, fields)
             case _:
-                pass
+                return 1 - VALUES_PER_BYTE, 1
 
+    def _repeated(self, what: str, each: Any, key: int) -> tuple[int, int]:
+        size, depth = self._measure(each)
+        if key + size > 0:
+            raise SchemaInvalid(type="AVRO", why=f"{what} that take no bytes, or few for many fields")
+        return 1 - VALUES_PER_BYTE, depth + 1
 
-def _takes_bytes(schema: Any, names: Mapping[str, Any], known: dict[str, bool]) -> bool:
-    """Whether every value of a schema takes at least one byte."""
-    match variant(schema, names):
-        case "null":
-            return False
-        case {"type": "fixed", "size": size}:
-            return bool(size)
-        case {"type": "record" | "error", "name": name, "fields": fields}:
-            if name not in known:
-                known[name] = False  # A record that begins with itself has no values.
-                known[name] = any(_takes_bytes(each["type"], names, known) for each in fields)
-            return known[name]
-        case _:
-            return True
+    def _record(self, name: str, fields: list[Any]) -> tuple[int, int]:
+        if name in self._measured:
+            found = self._measured[name]
+            if found is not None:
+                return found
+            self._inside.add(name)
+            return 0, 1  # At most, if the record is at most that; checked when it ends.
+        self._measured[name] = None
+        size, depth = 1, 0
+        for each in fields:
+            more, levels = self._measure(each["type"])
+            size, depth = size + more, max(depth, levels)
+        if name in self._inside and size > 0:
+            raise SchemaInvalid(type="AVRO", why=f"{name} contains itself, and has few bytes for its fields")
+        self._measured[name] = size, depth + 1
+        return size, depth + 1
 
 
 def _column_type(schema: Any, names: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """JSON Schema: values validated by jsonschema-rs, in every draft.
 
 Schemas are never loaded from a network: a ``$ref`` to another document is one of the schema's references.
-Patterns are matched in linear time, so those with look-around or back-references are refused.
+Patterns are matched in linear time, so those with look-around or back-references are refused.  Schemas and
+values that would take too long or too much memory are refused, too (``json_limits.py``).
 
 Cost: 1 to 5 microseconds for a small document, most of it for parsing the JSON.
 """
@@ -15,7 +16,7 @@ import msgspec
 
 from penstock.errors import SchemaInvalid
 from penstock.model.schemas import SchemaType
-from penstock.schemas import json_rules
+from penstock.schemas import json_limits, json_rules
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.spark_types import spark_fields, spark_struct
 
@@ -44,9 +45,12 @@ class JsonSchema:
             drafted = (
                 {"$schema": _DRAFT, **self.document} if isinstance(self.document, dict) else self.document
             )
+            json_limits.check_draft(self.document)
+            patterns = json_limits.pattern_options(self.document)
             jsonschema_rs.meta.validate(drafted)
+            self._limits: Final = json_limits.Width(self.document, self.references)
             self._validator = jsonschema_rs.validator_for(
-                drafted, retriever=self._retrieve, pattern_options=json_rules.LINEAR
+                drafted, retriever=self._retrieve, pattern_options=patterns
             )
         except (
             jsonschema_rs.ValidationError,
@@ -80,19 +84,32 @@ class JsonSchema:
 
     def validated(self, data: bytes, start: int = 0) -> Any:
         """The value, if it is one of this schema."""
+        self._check_size(data)
         value = self.decode(data, start)
         try:
             if self._validator.is_valid(value):
                 return value
-            error = next(iter(self._validator.iter_errors(value)))
+            if not self._limits.detail_is_quick(value):
+                raise Mismatch("/", "it does not match; finding out why would take too long")
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            where = "".join(f"/{each}" for each in error.instance_path) or "/"
+            raise Mismatch(where, error.message[:_WHY_MAX]) from None
         except ValueError as refused:  # It is nested too deeply for the library.
             raise Mismatch("/", str(refused)[:_WHY_MAX]) from None
-        where = "".join(f"/{each}" for each in error.instance_path) or "/"
-        raise Mismatch(where, error.message[:_WHY_MAX])
+        raise AssertionError("an invalid value has an error")
+
+    def _check_size(self, data: bytes) -> None:
+        """Refuse a value that would take too long."""
+        width = self._limits.width
+        if width * len(data) > json_limits.STEPS_MAX < width * json_limits.places(data):
+            raise Mismatch("/", "it has too many parts for a schema with so many branches")
 
     def all_validated(self, values: Sequence[bytes]) -> list[Any]:
         """Validate many values; the error of one that does not match does not say which it was."""
         decode = msgspec.json.decode
+        for each in values:
+            self._check_size(each)
         try:
             found = [decode(each) for each in values]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -4,6 +4,9 @@ A schema is one file.  Clients register it as a .proto file, which the broker co
 a serialized ``FileDescriptorProto`` in base64; either way its descriptor is what counts here.  Each schema
 has a descriptor pool of its own, so that two versions of a message do not meet.
 
+A value may be much larger when it is decoded, because unset fields are shown with their defaults: two bytes
+are a message with all of its fields.  So that is limited (``FIELDS_MAX``).
+
 A value without a frame is the first message of the file.  Fields that the schema does not have are
 accepted, as by every Protobuf reader; bytes that cannot be parsed and missing required fields are not.
 """
@@ -25,6 +28,8 @@ from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.protobuf_text import proto_text
 from penstock.schemas.spark_types import spark_fields, spark_struct
 
+FIELDS_MAX: Final = 1_000_000  # Of a value that is decoded: unset fields are shown, too.
+LISTED_MAX: Final = 10_000  # Of a value whose missing fields are listed.
 _BUILT_IN: Final = ("google/protobuf/", "google/type/")  # Files that come with Python packages.
 _NAME: Final = "schema.proto"
 _NUMBERS: Final = {
@@ -75,6 +80,7 @@ class ProtobufSchema:
         self._messages: list[Descriptor] = [by_name[each.name] for each in self.file.message_type]
         self._classes: dict[tuple[int, ...], type[Message]] = {}
         self._required: dict[tuple[int, ...], bool] = {}
+        self._widest: dict[tuple[int, ...], int] = {}
         self.canonical = proto_text(self.file)
         self.text = self.canonical if descriptor_of(text) else text
 
@@ -125,14 +131,27 @@ class ProtobufSchema:
         except (DecodeError, UnicodeDecodeError) as error:
             raise Mismatch("/", f"it is not a {message.DESCRIPTOR.full_name} ({error})") from None
         if not message.IsInitialized():
-            missing = ", ".join(message.FindInitializationErrors())
-            raise Mismatch("/", f"required fields are missing: {missing}")
+            which = "too many to list"
+            if self._fields_at_most(message, indexes, len(data)) <= LISTED_MAX:
+                which = ", ".join(message.FindInitializationErrors())
+            raise Mismatch("/", f"required fields are missing: {which}")
         parsed: Message = message
         return parsed
 
+    def _fields_at_most(self, message: Message, indexes: tuple[int, ...], size: int) -> int:
+        """How many fields a message has with those that are not set, of all messages in it; perhaps more."""
+        widest = self._widest.get(indexes)
+        if widest is None:
+            widest = self._widest[indexes] = _widest(message.DESCRIPTOR, set())
+        at_most = widest * (size // 2 + 1)  # Two bytes are a message without fields.
+        return at_most if at_most <= LISTED_MAX else _fields_of(message)
+
     def decode(self, data: bytes, start: int = 0, indexes: tuple[int, ...] = (0,)) -> Any:
+        message = self.read(data, start, indexes)
+        if self._fields_at_most(message, indexes, len(data)) > FIELDS_MAX:
+            raise Mismatch("/", f"with the fields that are not set it has more than {FIELDS_MAX:,} fields")
         return json_format.MessageToDict(
-            self.read(data, start, indexes),
+            message,
             preserving_proto_field_name=True,
             always_print_fields_with_no_presence=True,
         )
@@ -171,6 +190,39 @@ def _has_required(message: Any, seen: set[str]) -> bool:
         )
         for field in message.fields
     )
+
+
+def _widest(message: Any, seen: set[str]) -> int:
+    """The most fields that a message, or one inside it, has."""
+    seen.add(message.full_name)
+    inner = [
+        _widest(field.message_type, seen)
+        for field in message.fields
+        if field.message_type is not None and field.message_type.full_name not in seen
+    ]
+    return max([len(message.fields), *inner])
+
+
+def _fields_of(message: Message) -> int:
+    """How many fields the messages in a message have, set or not; counting ends soon after the limit."""
+    count = 0
+    waiting = [message]
+    while waiting and count <= FIELDS_MAX:
+        found = waiting.pop()
+        count += len(found.DESCRIPTOR.fields)
+        for field, value in found.ListFields():
+            if field.message_type is not None:
+                entries = _entries(field, value)
+                count += len(entries)
+                waiting += [each for each in entries if isinstance(each, Message)]
+    return count
+
+
+def _entries(field: Any, value: Any) -> list[Any]:
+    """The messages of a field, or other values of a map."""
+    if not field.is_repeated:
+        return [value]
+    return list(value.values() if field.message_type.GetOptions().map_entry else value)
 
 
 def _built_in(name: str) -> descriptor_pb2.FileDescriptorProto:

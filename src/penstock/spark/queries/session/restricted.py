@@ -34,10 +34,11 @@ NODES: Final = frozenset(
         "UnresolvedWith", "Unpivot", "WithWindowDefinition",
     }
 )  # fmt: skip
-# They call methods of Java, or read files that their arguments name.
+# They call methods of Java, or read files or addresses that their arguments name: XML names that of its DTD.
 FUNCTIONS: Final = (
     "reflect", "java_method", "try_reflect", "from_xml", "schema_of_xml", "from_protobuf", "to_protobuf",
-    "from_avro", "to_avro", "schema_of_avro",
+    "from_avro", "to_avro", "schema_of_avro", "xpath", "xpath_boolean", "xpath_double", "xpath_float",
+    "xpath_int", "xpath_long", "xpath_number", "xpath_short", "xpath_string",
 )  # fmt: skip
 ON_FILES: Final = "spark.sql.runSQLOnFiles"
 VARIABLES: Final = "spark.sql.variable.substitute"
