@@ -12,8 +12,10 @@ from penstock.broker.journal.intents import Finished
 from penstock.broker.kafka.group_configs import GroupConfigBook
 from penstock.broker.storage.checked_json import encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
-from penstock.cluster.core.metadata import State
+from penstock.cluster.core.agreement import _Envelope
+from penstock.cluster.core.metadata import Drain, State
 from penstock.cluster.core.wal import Slice, encode_entries, encode_tombstone
+from penstock.cluster.identity import Identity
 from penstock.cluster.routing.peers import PeerHello
 from penstock.delivery import events
 from penstock.errors import TopicNotFound
@@ -35,6 +37,7 @@ from penstock.wire.native_bodies import (
     error_frame,
 )
 from penstock.wire.records import BatchBuilder, decode_batch, encode_values
+from penstock.wire.sql import Completed, ListTables, OpenSession, Refused, RunQuery, TableNames
 
 
 def kafka() -> list[bytes]:
@@ -122,7 +125,15 @@ def objects() -> list[bytes]:
         *encode_entries("nonce", slices, 1100),
         encode_tombstone("nonce"),
     ]
-    return [*whole, *(data.partition(b"\n")[2] for data in whole), msgspec.json.encode(State())]
+    others = (State(), _Envelope("nonce", Drain(1)), Identity(name="a", generation="b", secret="c"))
+    return [*whole, *(data.partition(b"\n")[2] for data in whole), *map(msgspec.json.encode, others)]
+
+
+def sql() -> list[bytes]:
+    """Requests and answers of the SQL server."""
+    requests = (OpenSession({"servers": "h"}), RunQuery("select 1", 5), ListTables())
+    answers = (Completed(), TableNames(["orders"]), Refused(b"x"))
+    return [msgspec.msgpack.encode(message) for message in (*requests, *answers)]
 
 
 def schemas() -> list[bytes]:
@@ -202,6 +213,12 @@ def main() -> None:
             encode_checked(SchemaBook()),
         ],
         "schema_text": schemas(),
+        "kqueue_bodies": [frame[native.HEADER_BYTES :] for frame in kqueue_pieces()],
+        "scram_messages": [
+            b"n,,n=anna=2C=3D,r=abc\0c=biws,r=$,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            b"y,,a=b,n=,r=x\0c=eSws,r=$,p=",
+        ],
+        "sql_messages": sql(),
         "index_file": index(),
         "server_answers": answers(),
         "peer_calls": peers(),

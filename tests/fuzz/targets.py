@@ -12,14 +12,17 @@ from typing import Final
 import msgspec
 
 from penstock.broker.access.access import AccessBook
+from penstock.broker.access.scram import Scram
 from penstock.broker.journal import intents, ledger
 from penstock.broker.kafka.group_configs import GroupConfigBook
 from penstock.broker.storage.checked_json import decode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
+from penstock.cluster.core.agreement import _Envelope
 from penstock.cluster.core.metadata import State
 from penstock.cluster.core.objects import wrap
 from penstock.cluster.core.sealing import Beat
 from penstock.cluster.core.wal import WAL, decode_entry
+from penstock.cluster.identity import Identity
 from penstock.cluster.routing.calls import PEER_CALLS
 from penstock.cluster.routing.peers import PeerHello
 from penstock.delivery import events
@@ -28,7 +31,9 @@ from penstock.frontends.foreign import http_refusal, is_http, spoken
 from penstock.frontends.http.app import Decoding
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.kafka.apis import APIS
+from penstock.frontends.kqueue.session import BodyError, _fields, _text
 from penstock.frontends.origins import host_name
+from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.sqs.receipts import read_handle
 from penstock.frontends.text.commands import COMMANDS, CommandRefused, is_publish, split_command, split_words
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
@@ -58,6 +63,7 @@ from penstock.wire.native_bodies import (
     decode_error_frame,
 )
 from penstock.wire.records import Record, check_batch, decode_batch, read_header
+from penstock.wire.sql import REPLIES, REQUESTS
 from penstock.wire.sqs.query import read_form
 from penstock.wire.sqs.requests import ACTIONS, BadRequestBody, decode_json, decode_query
 from penstock.wire.sqs.signatures import SignedRequest, is_signed_by, read_authorization, signed_ms
@@ -97,7 +103,7 @@ def attempt(function: Target, data: bytes) -> None:
 
 
 def stored(function: Target, data: bytes) -> None:
-    """The same for what is on a disk: whoever reads it also expects text that is none."""
+    """The same where whoever reads it also expects text that is none, as on a disk."""
     with suppress(UnicodeDecodeError):
         attempt(function, data)
 
@@ -115,6 +121,31 @@ def native_frames(data: bytes) -> None:
         decoder = DECODERS.get(opcode)
         if decoder is not None and len(body) >= 4:
             attempt(decoder, body)
+
+
+def kqueue_bodies(data: bytes) -> None:
+    """The body of any command of a KQueue client."""
+    with suppress(BodyError):
+        fields = _fields(data)
+        for name in ("topic", "id", "payload"):
+            _text(fields, name)
+
+
+SCRAM: Final = Scram(salt=b"salt", iterations=4096, stored_key=bytes(32), server_key=bytes(32))
+
+
+def scram_messages(data: bytes) -> None:
+    """The two messages of a login by SCRAM, a zero byte between them; ``$`` stands for the nonce."""
+    first, _, final = data.partition(b"\0")
+    login = ScramLogin("SCRAM-SHA-256", lambda _: SCRAM)
+    nonce = login.first(first).partition(b",")[0].removeprefix(b"r=")
+    assert login.final(final.replace(b"$", nonce)) is None, "nobody knows the password"
+
+
+def sql_messages(data: bytes) -> None:
+    """What the SQL server of a machine and its clients send each other."""
+    for decoder in (REQUESTS, REPLIES):
+        stored(decoder.decode, data)
 
 
 def kafka_requests(data: bytes) -> None:
@@ -237,6 +268,8 @@ def store_object(data: bytes) -> None:
     attempt(lambda text: decode_entry("wal", wrap(WAL, text)), data)
     for kind in (State, Beat):
         attempt(lambda text, kind=kind: msgspec.json.decode(text, type=kind), data)  # type: ignore[misc]
+    for named in (_Envelope, Identity):
+        stored(lambda text, named=named: msgspec.json.decode(text, type=named), data)  # type: ignore[misc]
 
 
 def sqs_request(data: bytes) -> None:
@@ -283,6 +316,6 @@ TARGETS: Final[dict[str, Target]] = {
     for target in (
         native_frames, kafka_requests, record_batch, text_lines, http_body, journal_event, schedule_record,
         stored_decision, sealed_file, index_file, server_answers, peer_calls, store_object, sqs_request,
-        schema_text,
+        schema_text, kqueue_bodies, scram_messages, sql_messages,
     )
 }  # fmt: skip
