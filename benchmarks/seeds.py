@@ -1,7 +1,7 @@
 """The benchmark tables of GoMQ and GoQueue, line by line, in small runs: ``python -m benchmarks.seeds``.
 
     in process      GoMQ's five lines: publish and consume one by one, in memory and on disk; fan-out to ten
-    over loopback   GoQueue's ladder: requests of 1 to 1000 messages of 100 bytes, and 8 threads
+    over loopback   GoQueue's ladder: requests of 1 to 1000 messages of 100 bytes, and 4 to 32 threads
     slow link       the same client over a link of 150 ms: netem on the loopback of a network namespace, or
                     where the kernel has no netem, a relay (``slow_link.py``)
 
@@ -27,6 +27,7 @@ SECONDS: Final = 2.0
 SLOW_SECONDS: Final = 6.0
 VALUE: Final = b"x" * 100
 LARGE: Final = b"x" * 1024
+THREADS: Final = {4: 1_140, 8: 1_293, 16: 1_031, 32: 1_035}
 LADDER: Final = {1: 320, 10: 3_000, 50: 15_000, 100: 30_000, 200: 60_000, 500: 130_000, 1000: 220_000}
 SLOW_LINK: Final = "--slow-link"
 
@@ -91,17 +92,18 @@ def ladder(url: str) -> None:
             batch: list[penstock.Message | bytes] = [VALUE] * size
             publish = lambda batch=batch: len(broker.publish_batch("ladder", batch))  # noqa: E731
             show(f"requests of {size}", f"~{claim:,}", measure(publish))
-    concurrent(url, "8 threads, one message at a time", "~1,300", 1, VALUE, SECONDS)
+    for count, claim in THREADS.items():
+        concurrent(url, f"{count} threads, one message at a time", f"~{claim:,}", count, 1, VALUE, SECONDS)
 
 
-def concurrent(url: str, line: str, claim: str, size: int, value: bytes, seconds: float) -> None:
+def concurrent(url: str, line: str, claim: str, count: int, size: int, value: bytes, seconds: float) -> None:
     found: list[tuple[float, float]] = []
 
     def one() -> None:
         with penstock.connect(url) as broker:
             found.append(measure(lambda: len(broker.publish_batch("ladder", [value] * size)), seconds))
 
-    threads = [threading.Thread(target=one) for _ in range(8)]
+    threads = [threading.Thread(target=one) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -117,7 +119,7 @@ def slow_link(url: str) -> None:
         show("150 ms: one message at a time", "6.3", single)
         batch = measure(lambda: len(broker.publish_batch("ladder", [LARGE] * 100)), SLOW_SECONDS)
         show("150 ms: requests of 100 x 1 KB", "112 to 331", batch)
-    concurrent(url, "150 ms: 8 clients, requests of 100 x 1 KB", "152 to 571", 100, LARGE, SLOW_SECONDS)
+    concurrent(url, "150 ms: 8 clients, requests of 100 x 1 KB", "152 to 571", 8, 100, LARGE, SLOW_SECONDS)
 
 
 def served(work: Callable[[str], None]) -> None:
