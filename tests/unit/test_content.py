@@ -177,7 +177,9 @@ def test_an_endless_object_is_refused() -> None:
         (b"", None, "empty"),
         (None, Order, "empty"),
         (b"\x00\x00\x00\x00\x05\x02", None, "Confluent's wire format .*read_values"),
-        (b'\x00\x00\x00\x00\x05{"id": 1}', Struct, "Confluent's wire format"),
+        (b"\x00\x00\x00\x00\x05", None, "Confluent's wire format"),
+        (b"\x00\x00\x00\x00\x05\x30", None, "Confluent's wire format"),  # The long 24 of Avro, and not a 0.
+        (b'\x00\x00\x00\x00\x05{"id": "one"}', Struct, r"`\$.id`"),
         (b"1", Callable, "Callable"),
         (b"1", "Order", "Order"),
     ],
@@ -187,6 +189,14 @@ def test_a_value_that_is_not_of_the_type_says_where_and_never_what(value: Any, k
         stored(value).json(kind)
 
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "kind"), [('{"id": 1}', Struct), ('[{"id": 1}]', list[Struct])])
+def test_json_is_read_without_the_frame_of_confluents_serializer(text: str, kind: Any) -> None:
+    plain, framed = Message(text=text), Message(b"\x00\x00\x00\x00\x05" + text.encode())
+
+    assert framed.json(kind) == plain.json(kind)
+    assert framed.json() == json.loads(text)
 
 
 def test_a_value_that_is_not_utf_8_is_no_text() -> None:

@@ -8,6 +8,8 @@
     message.json(Order)          an Order, validated: a type that can be annotated, or a pydantic model
     message.text                 str
 
+JSON in Confluent's wire format, as serializers of JSON Schema write it, is read without its frame.
+
 The log has bytes only: this happens where a message is made and where it is read, in the program itself.  An
 object is encoded at once, so that changing it later does not change the message.
 
@@ -24,8 +26,10 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.errors import InvalidValue
+from penstock.wire.schema_framing import ID_BYTES, MAGIC
 
 TYPES_KEPT = 256  # Types whose decoders are kept; a program that makes up types as it runs has more.
+_DOCUMENT: Final = (b"{", b"[")
 _FAILURES: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -48,15 +52,19 @@ def decoded(value: bytes | None, kind: Any, message: object) -> Any:
         raise _unreadable(
             message, kind, "its value is empty, which is no JSON; is_tombstone says if it deletes"
         )
+    framed = value[0] == MAGIC
+    # Avro and Protobuf values do not begin like an object or a list, and JSON never with a zero byte.
+    if framed and value[ID_BYTES:].startswith(_DOCUMENT):
+        framed, value = False, value[ID_BYTES:]
+    if framed:
+        why = (
+            "it begins with a zero byte, like values in Confluent's wire format (Avro, Protobuf), and is "
+            "no JSON; broker.read_values(topic, [message.value]) reads it by the topic's schema"
+        )
+        raise _unreadable(message, kind, why)
     try:
         return _decode_of(Any if kind is None else kind)(value)
     except _FAILURES as error:
-        if value[0] == 0:
-            why = (
-                "it begins with a zero byte, like values in Confluent's wire format (Avro, Protobuf), and is "
-                "no JSON; broker.read_values(topic, [message.value]) reads it by the topic's schema"
-            )
-            raise _unreadable(message, kind, why) from None
         raise _unreadable(message, kind, _reason(error)) from None
 
 

@@ -6,7 +6,6 @@
     avro_rules.py, json_rules.py, protobuf_rules.py   what a reader of one version can read of another
     protobuf_text.py    a .proto file from a descriptor
     mismatch.py         the error of a value that does not match
-    framing.py          Confluent's wire format: magic byte, schema id, message indexes
     values.py           whether the values of a topic match its schemas
     inference.py        a JSON Schema from examples
     registry.py         subjects, versions, ids, levels and modes: a state machine

@@ -1,8 +1,10 @@
 """Validates values of a topic against its schemas: the versions of the subject ``<topic>-value``.
 
-    a value in Confluent's wire format    (``framing.py``) matches the schema of its id, which is one of these
+    a value in Confluent's wire format    matches the schema of its id, which is one of these
     any other value                       is JSON, and matches the latest version, which is a JSON schema
     a tombstone                           always matches
+
+The wire format is in ``wire/schema_framing.py``.
 
 A ``ValueChecker`` is made of one state of the registry and is not changed by later ones.  It may be used by
 several threads.
@@ -18,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock.model.schemas import ReadValue, value_subject
 from penstock.schemas.formats import ParsedSchema
-from penstock.schemas.framing import ID_BYTES, MAGIC, message_indexes, schema_id
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.registry import SchemaRegistry
+from penstock.wire.schema_framing import ID_BYTES, MAGIC, message_indexes, schema_id
 
 _FIRST: Final = (0,)  # The message of a Protobuf file unless a value names another.
 _START: Final = "byte 0"

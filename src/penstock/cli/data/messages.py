@@ -22,7 +22,7 @@ from penstock.cli.screen import Column
 from penstock.cli.text import bytes_field, safe, safe_bytes, shortened, time_iso, time_text
 from penstock.errors import RequestError
 from penstock.model.message import Delivered, Message, StoredMessage
-from penstock.schemas.framing import schema_id
+from penstock.wire.schema_framing import schema_id
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker

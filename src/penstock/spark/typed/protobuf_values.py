@@ -19,11 +19,11 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from penstock.schemas.framing import ID_BYTES, message_indexes
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.protobuf import ProtobufSchema
 from penstock.spark.typed.field_arrays import field_array
 from penstock.spark.typed.writers import Writers
+from penstock.wire.schema_framing import ID_BYTES, message_indexes
 
 Getter = Callable[[Any], Any]
 Wanted = Sequence[tuple[str, pa.DataType]]

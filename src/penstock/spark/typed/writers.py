@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.schemas.formats import ParsedSchema
-from penstock.schemas.framing import ID_BYTES, MAGIC, schema_id
 from penstock.schemas.mismatch import Mismatch
+from penstock.wire.schema_framing import ID_BYTES, MAGIC, schema_id
 
 Known = Callable[[int], ParsedSchema | None]  # The schema of an id.
 _MAGIC: Final = bytes([MAGIC])

@@ -1,6 +1,6 @@
 """A value, of whatever version of the schema, read as the version that a query was planned with.
 
-    framed     magic byte 0 and the id of the schema it was written with (``schemas/framing.py``)
+    framed     magic byte 0 and the id of the schema it was written with (``wire/schema_framing.py``)
     plain      anything else: written with the planned version
 
     Avro           resolved by the rules of its specification: promotions, aliases, defaults
@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.schemas.formats import ParsedSchema
-from penstock.schemas.framing import ID_BYTES
 from penstock.schemas.mismatch import Mismatch
 from penstock.spark.typed.field_arrays import UNFIT, field_array
 from penstock.spark.typed.writers import Known, Writers
+from penstock.wire.schema_framing import ID_BYTES
 
 Wanted = Sequence[tuple[str, pa.DataType]]  # Fields, and the types of their columns.
 

@@ -19,7 +19,7 @@ from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.messages import As, Stored, content, value_fields
 from penstock.model.message import StoredMessage
 from penstock.model.schemas import ReadValue, SchemaType
-from penstock.schemas.framing import schema_id
+from penstock.wire.schema_framing import schema_id
 
 
 class DecodedValue(msgspec.Struct, frozen=True, kw_only=True):
