@@ -119,6 +119,15 @@ def test_what_is_no_chart_is_told(found: QueryResult, why: str) -> None:
         plot.draw(found, io.BytesIO())
 
 
+def test_a_line_breaks_at_a_null() -> None:
+    def drawn(x: list[int], y: list[int | None]) -> bytes:
+        out = io.BytesIO()
+        plot.draw(answer(x=x, y=y), out)
+        return out.getvalue()
+
+    assert drawn([1, 2, 3, 4], [1, 2, None, 4]) != drawn([1, 2, 4], [1, 2, 4])
+
+
 def test_a_line_over_time_breaks_where_nothing_was_measured() -> None:
     def at(*minutes: float) -> list[tuple[datetime, float]]:
         return [(NOON + timedelta(minutes=minute), 1.0) for minute in minutes]

@@ -1,7 +1,7 @@
 """Draws a result of two columns as a chart (PNG).
 
-    time, number        a line over time, sorted; it breaks where a regular series has missing times
-    number, number      a line
+    time, number        a line over time, sorted; it breaks at nulls, and where a regular series has missing times
+    number, number      a line; it breaks at nulls
     anything, number    a bar per row, in the order of the query
 
 A result that cannot be drawn is an error: more or fewer columns than two, a second column
@@ -47,14 +47,14 @@ def draw(answer: "QueryResult", out: IO[bytes], title: str = "") -> None:
     check(answer)
     from matplotlib.figure import Figure
 
-    pairs = [(x, float(y)) for x, y in answer.rows() if y is not None]
-    ys = [y for _, y in pairs]
+    rows = answer.rows()
+    ys = [float(y) for _, y in rows if y is not None]
     figure = Figure(figsize=INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     axes = figure.add_subplot()
     if answer.is_number(0) or answer.is_time(0):
-        _line(axes, [pair for pair in pairs if pair[0] is not None])
+        _line(axes, [(x, nan if y is None else float(y)) for x, y in rows if x is not None])
     else:
-        _bars(axes, [x for x, _ in pairs], ys)
+        _bars(axes, [x for x, y in rows if y is not None], ys)
     axes.set_xlabel(answer.columns[0], parse_math=False)
     axes.set_ylabel(answer.columns[1], parse_math=False)
     axes.set_ylim(bottom=min([0.0, *ys]))
