@@ -10,6 +10,10 @@ journal, as xfstests uses it): dirty pages and uncommitted metadata are
 discarded, and the next mount replays ext4's journal, as after a real outage.
 The file behind the device keeps what the file system has written to it, so
 the disk's own write cache is not simulated.
+
+The power comes back on a copy of the file.  The file system that was shut down stays so as long as any mount
+namespace has it, such as that of a program in a sandbox that began meanwhile; and while it does, mounting
+the same file again is that same file system, on which every call fails.
 """
 
 import fcntl
@@ -63,6 +67,9 @@ class LoopDisk:
     def restore_power(self) -> None:
         """Mount it again; nobody may have a file on it open."""
         self._unmount()
+        failed = self._image.rename(self._image.with_suffix(".failed"))
+        run("cp", "--sparse=always", str(failed), str(self._image))
+        failed.unlink()
         run("mount", "-o", "loop", str(self._image), str(self._mount_point))
         for lock in self._mount_point.rglob("LOCK"):
             lock.write_text("")  # Has the boot id of the kernel, which is another one after a real outage.

@@ -6,14 +6,15 @@ everything that was written and not synced is lost: file contents, lengths,
 new names and directories alike.
 """
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.server.crew import Crew
-from tests.server.loop_disk import LoopDisk
-from tests.server.process import LISTENERS, Server
+from tests.server.loop_disk import LoopDisk, run
+from tests.server.process import LISTENERS, Server, until
 from tests.server.test_kafka_kill import PARTITIONS, Killer, run_transactions
 
 import penstock
@@ -58,6 +59,24 @@ def test_a_transaction_is_there_whole_or_not_at_all_after_power_cuts(tmp_path: P
             history = run_transactions(server, killer)
 
         history.check(server)
+
+
+def test_the_power_comes_back_for_a_disk_that_another_program_has_mounted(disk: LoopDisk) -> None:
+    lock, synced, lost = (disk.place / name for name in ("LOCK", "synced", "lost"))
+    for path in (lock, synced):
+        path.touch()
+    run("sync", "--file-system", str(disk.place))
+    ours = Path("/proc/self/ns/mnt").readlink()
+    with subprocess.Popen(["unshare", "--mount", "sleep", "60"]) as sandbox:
+        theirs = Path(f"/proc/{sandbox.pid}/ns/mnt")
+        until(lambda: theirs.readlink() != ours)
+        lost.touch()
+
+        disk.cut_power()
+        disk.restore_power()
+
+        sandbox.kill()
+    assert [path.exists() for path in (lock, synced, lost)] == [True, True, False]
 
 
 def cut(server: Server, disk: LoopDisk) -> None:
