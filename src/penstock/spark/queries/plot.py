@@ -1,12 +1,12 @@
 """Draws a result of two columns as a chart (PNG).
 
-    time, number        a line over time, sorted; it breaks at nulls, and where a regular series has missing times
-    number, number      a line; it breaks at nulls
+    time, number        a line over time, sorted; it breaks where a regular series has missing times
+    number, number      a line
     anything, number    a bar per row, in the order of the query
 
-A result that cannot be drawn is an error: more or fewer columns than two, a second column
-that is not numeric, no rows, or too many bars.  Uses matplotlib without a window and
-without its global state.
+Both lines break at nulls.  A result that cannot be drawn is an error: more or fewer columns than two, a
+second column that is not numeric, no rows, or too many bars.  Uses matplotlib without a window and without
+its global state.
 """
 
 from collections.abc import Sequence
