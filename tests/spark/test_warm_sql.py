@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.server.process import until
@@ -16,7 +17,7 @@ from tests.spark.guarded import Guarded
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import QueryFailed, QueryInvalid, Unauthenticated
-from penstock.spark.queries.engine import ColumnInfo
+from penstock.spark.queries.engine import ColumnInfo, LocalEngine
 from penstock.spark.queries.query_result import result_of
 from penstock.spark.queries.session import protocol as sql_protocol
 from penstock.spark.queries.session import server as sql_server
@@ -157,6 +158,39 @@ def test_a_query_that_is_cancelled_before_its_first_job_does_not_run(
     monkeypatch.setattr(sql_server, "QUERY_S_MAX", DEADLINE_S)
 
     assert len(engine.ask("select 1", None)) == 1
+
+
+def test_a_query_that_cannot_be_cancelled_ends_the_jvm_and_nobody_waits_for_it(
+    engine: RemoteEngine, warm: SqlServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Java does not look whether it is cancelled while it matches a regular expression."""
+    ended = Event()
+    engine.connect()
+    monkeypatch.setattr(sql_server, "CANCEL_S", 0.0)
+    monkeypatch.setattr(sql_server, "STUCK_S", 3.0)
+    monkeypatch.setattr(LocalEngine, "ask", lambda *_: ended.wait())
+    monkeypatch.setattr(warm._spark.sparkContext._gateway, "proc", FakeProcess(ended))
+    monkeypatch.setattr(warm, "spark_ended", False)
+
+    with pytest.raises(QueryFailed, match="it took longer than 0 s, and is still ending"):
+        engine._request(wire.RunQuery("select 1", seconds_max=0.1))
+    assert "__groups" in engine.names()  # On another connection.
+    assert not ended.is_set()
+
+    until(ended.is_set)
+    engine.close()
+    until(lambda: warm._slots._value == sql_server.CONNECTIONS_MAX)
+    assert warm.spark_ended
+    assert "ending the JVM of Spark, and this run" in caplog.text
+
+
+class FakeProcess(NamedTuple):
+    """The JVM: what it does ends with it."""
+
+    ended: Event
+
+    def kill(self) -> None:
+        self.ended.set()
 
 
 def test_the_name_of_a_table_is_only_a_name(engine: RemoteEngine) -> None:

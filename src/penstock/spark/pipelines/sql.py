@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, QueryFailed
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.queries.session.server import SqlServer, forget_credentials
 
@@ -38,6 +38,8 @@ def run(settings: Settings, context: Context) -> None:
     """Answer queries until stopped or idle."""
     with answering(settings.sql_socket, context) as server:
         while not context.stopping.wait(LOOK_S):
+            if server.spark_ended:
+                raise QueryFailed(why="it could not be cancelled")  # The run reports how the JVM has ended.
             idle_ms = context.clock.steady_ms() - server.used_ms
             if context.once or (settings.idle_ms and idle_ms >= settings.idle_ms):
                 return

@@ -15,6 +15,10 @@ the server is such a caller, on behalf of others elsewhere: its sessions are res
 Sessions also share Spark's catalog, so a statement that would change it is refused: callers could see
 each other's tables.  Queries, temporary views, EXPLAIN, SHOW and DESCRIBE are not affected.
 
+Some queries cannot be cancelled: Spark computes ``repeat('a', 2000000000)`` while it plans one, and Java does
+not look up from a regular expression.  Their callers are answered anyway; if such a query does not end within
+``STUCK_S``, the JVM is ended, and with it the run, which ``penstock serve --archive`` starts again.
+
 Limits: ``CONNECTIONS_MAX`` connections, ``QUERY_S_MAX`` seconds and ``ROWS_MAX`` rows for a query, ``IDLE_S``
 seconds between two requests, and for each piece of a result to be read; Spark limits the bytes of a result
 (``spark.driver.maxResultSize``).
@@ -26,6 +30,7 @@ import select
 import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -55,6 +60,8 @@ CONNECTIONS_MAX: Final = 16
 QUERY_S_MAX: Final = 600.0
 ROWS_MAX: Final = 5_000_000
 IDLE_S: Final = 600.0  # A client reconnects by itself.
+CANCEL_S: Final = 5.0  # How long the caller of a query that was cancelled waits for its end.
+STUCK_S: Final = 300.0  # How long others wait; planning a query takes seconds on a busy machine.
 LOOK_S: Final = 0.25  # How often a running query's connection is looked at, if nothing happens on it.
 
 # Statements that are commands for Spark, and change nothing that callers share.
@@ -84,6 +91,8 @@ class SqlServer:
         self.clock: Final = clock
         self.servers: Final = servers  # The broker of callers that do not name one.
         self.used_ms = clock.steady_ms()  # When the last request ended.
+        self.spark_ended = False  # Because of a query that could not be cancelled.
+        self.closing = False
         self._spark = spark
         self._listener = listening(path)
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
@@ -96,6 +105,7 @@ class SqlServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.closing = True
         self._unlogged.__exit__(None, None, None)
         self._listener.shutdown(socket.SHUT_RDWR)  # Ends the wait for the next connection.
         self._thread.join()
@@ -109,6 +119,15 @@ class SqlServer:
         topics = [name for name in engine.names() if "__" not in name]
         if topics:
             engine.ask(f"select * from {quoted(topics[0])} limit 1", 1)
+
+    def end_spark(self) -> None:
+        """End the JVM: there is no other way to end what does not look whether it is cancelled."""
+        if self.spark_ended:
+            return
+        self.spark_ended = True
+        logger.error("a query did not end after it was cancelled; ending the JVM of Spark, and this run")
+        context: Any = self._spark.sparkContext
+        context._gateway.proc.kill()  # noqa: SLF001 - as ``pipelines/run/jvm.py``.
 
     def _accept(self) -> None:
         for number in count():
@@ -163,6 +182,7 @@ class SqlConnection:
         self._restricted = False
         self._address = Address()
         self._session: SparkSession | None = None
+        self._stuck: Future[Any] | None = None  # What was cancelled and has not ended.
 
     def serve(self) -> None:
         self._socket.settimeout(IDLE_S)
@@ -173,11 +193,13 @@ class SqlConnection:
             ThreadPoolExecutor(1, thread_name_prefix=self._name) as worker,
         ):
             try:
-                while True:
+                while self._stuck is None:
                     self._answer(protocol.receive(incoming, wire.REQUESTS), out, worker)
                     self._server.used_ms = self._clock.steady_ms()
             except (EOFError, OSError, ValueError, msgspec.MsgspecError):
-                return  # It has left, says nothing for long, or does not speak this protocol.
+                pass  # It has left, says nothing for long, or does not speak this protocol.
+            if self._stuck is not None:
+                self._end(self._stuck)
 
     def _answer(self, request: wire.Request, out: Any, worker: ThreadPoolExecutor) -> None:
         try:
@@ -198,22 +220,39 @@ class SqlConnection:
         until_ms = self._clock.steady_ms() + seconds * 1000
         while not wait([future], LOOK_S).done:
             if self._has_left():
-                self._cancel(future)
+                self._cancel(future, 0)
                 raise EOFError
             if self._clock.steady_ms() >= until_ms:
-                self._cancel(future)
-                raise QueryFailed(why=f"it took longer than {seconds:.0f} s")
+                ending = "" if self._cancel(future, CANCEL_S) else ", and is still ending"
+                raise QueryFailed(why=f"it took longer than {seconds:.0f} s{ending}")
         return future.result()
 
     def _has_left(self) -> bool:
         readable, _, _ = select.select([self._socket], [], [], 0)
         return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
 
-    def _cancel(self, future: "Future[Any]") -> None:
-        """Until it has ended: a query that is still planned has no job to cancel yet."""
+    def _cancel(self, future: "Future[Any]", seconds: float) -> bool:
+        """Until it has ended, if that is soon: a query that is still planned has no job to cancel yet."""
+        until_ms = self._clock.steady_ms() + seconds * 1000
         while not future.done():
             self._spark.sparkContext.cancelJobGroup(self._name)
             wait([future], LOOK_S)
+            if self._clock.steady_ms() >= until_ms:
+                break
+        self._stuck = None if future.done() else future
+        return future.done()
+
+    def _end(self, stuck: "Future[Any]") -> None:
+        """Go on cancelling what does not end, and then end Spark; its place is taken until then."""
+        with suppress(OSError):  # It has left.
+            self._socket.shutdown(socket.SHUT_RDWR)  # The caller may ask again on another connection.
+        until_ms = self._clock.steady_ms() + STUCK_S * 1000
+        while not stuck.done():
+            if self._clock.steady_ms() >= until_ms or self._server.closing:
+                self._server.end_spark()
+                return
+            self._spark.sparkContext.cancelJobGroup(self._name)
+            wait([stuck], LOOK_S)
 
     # In the worker's thread.
 
