@@ -13,8 +13,9 @@ from penstock.broker.health.loop_lag import STALL_MS
 from penstock.broker.observability.measuring import Distribution, Family
 from penstock.broker.observability.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
 from penstock.config.broker import BrokerConfig
-from penstock.errors import Closed, MetricsDisabled, StorageFailed
+from penstock.errors import Closed, MetricsDisabled, SchemaMismatch, StorageFailed
 from penstock.model.info import BrokerInfo
+from penstock.model.schemas import NewSchema
 from penstock.operations.consumers import ConsumerOptions
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
@@ -61,6 +62,22 @@ def test_a_topic_counts_what_comes_in(penstock: TestBroker) -> None:
     assert read(penstock, "topic_depth", "orders") == 4
     assert 3000 < read(penstock, "topic_bytes", "orders") < 3500
     assert read(penstock, "topic_published_bytes_total", "orders") == read(penstock, "topic_bytes", "orders")
+
+
+def test_a_topic_counts_invalid_messages_and_open_transactions(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", partitions=2, validation="reject")
+    penstock.register_schema("orders-value", NewSchema(schema='{"type": "object"}', type="JSON"))
+    with pytest.raises(SchemaMismatch):
+        penstock.publish("orders", b"1")
+    penstock.publish("orders", b"{}")
+    assert read(penstock, "topic_invalid_total", "orders") == 1
+    assert read(penstock, "topic_open_transactions", "orders") == 0
+
+    with penstock.transaction() as transaction:
+        transaction.publish("orders", b"{}")
+        assert read(penstock, "topic_open_transactions", "orders") == 1
+
+    assert read(penstock, "topic_open_transactions", "orders") == 0
 
 
 def test_a_group_counts_deliveries_and_answers(penstock: TestBroker) -> None:

@@ -376,6 +376,7 @@ class Topic:
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
         self.duplicates = 0
+        self.invalid = 0  # Messages that did not match the schemas of the topic.
         self.meter = Meter()
         self.sample_ms = 0  # As a group's, but by the timestamps of its records.
         self.deleted = False

@@ -138,6 +138,10 @@ def _messages(topic: Topic) -> int:
     return sum(partition.log.high - partition.log.start for partition in topic.partitions)
 
 
+def _open_transactions(topic: Topic) -> int:
+    return sum(len(partition.log.transactions.open) for partition in topic.partitions)
+
+
 def _bytes(topic: Topic) -> int:
     return sum(partition.log.size_bytes for partition in topic.partitions)
 
@@ -254,6 +258,16 @@ OF_TOPIC: Final = Section(
             "penstock_topic_duplicates_total",
             "Duplicate messages that were not published again.",
             lambda of: of.duplicates,
+        ),
+        counter(
+            "penstock_topic_invalid_total",
+            "Messages that did not match the schemas of the topic: refused, or dead letters.",
+            lambda of: of.invalid,
+        ),
+        gauge(
+            "penstock_topic_open_transactions",
+            "Open transactions, counted in each partition: readers of it wait for their ends.",
+            _open_transactions,
         ),
         gauge("penstock_topic_messages", "Messages stored.", _messages),
         gauge("penstock_topic_bytes", "Bytes stored.", _bytes),

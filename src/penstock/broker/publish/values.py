@@ -106,6 +106,7 @@ class Values:
         takes_out = topic.settings.validation == "dead-letter" and not header.attributes & TRANSACTIONAL
         examine = partial(_examine_batch, look.data, header, takes_out)
         found = yield from self._examined(topic, _weight(look.data, header), examine, news)
+        topic.invalid += len(found.findings)
         if found.findings and not takes_out:
             raise mismatch(topic, found.findings)
         if found.findings:
@@ -117,6 +118,7 @@ class Values:
         found = yield from self._examined(
             topic, _weight(data, header), partial(_examine_batch, data, header, False)
         )
+        topic.invalid += len(found.findings)
         if found.findings:
             raise mismatch(topic, found.findings)
 
@@ -127,6 +129,7 @@ class Values:
         values = [item.value for item in items]
         weight = sum(max(len(value or b""), VALUE_BYTES) for value in values)
         found = yield from self._examined(topic, weight, partial(_examine_values, values))
+        topic.invalid += len(found.findings)
         if found.findings and topic.settings.validation == "reject":
             raise mismatch(topic, found.findings)
         return found.findings
@@ -140,6 +143,7 @@ class Values:
     def check_now(self, topic: Topic, item: Placed) -> None:
         """The same for one message, by an operation that cannot wait."""
         found = _examine_values([item.value], self.checker(topic.name), True).findings
+        topic.invalid += len(found)
         if found:
             raise mismatch(topic, found)
 
