@@ -55,7 +55,6 @@ class SegmentCache:
     """The archive of sealed segments whose files were removed here: fetches them from the store."""
 
     def __init__(self, files: Files, store: Store, spawn: Spawn, on_lost: Callable[[str], None]) -> None:
-        self.fetched_bytes = 0
         self._files = files
         self._store = store
         self._spawn = spawn
@@ -167,7 +166,6 @@ class SegmentCache:
     def _install(self, path: str, stored: StoredSegment, data: bytes) -> None:
         replace_file(self._files, path, data, sync=False)
         stored.checksum = crc32c(data)
-        self.fetched_bytes += len(data)
 
 
 def _checked(stored: StoredSegment, objects: list[bytes | None]) -> bytes:

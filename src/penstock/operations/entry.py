@@ -1,9 +1,8 @@
-"""The form of an entry in ``spec.py``: everything about an operation that is not its code.
+"""The form of an entry in ``spec.py``: everything about an operation except its code.
 
-An operation that programs have is declared as a method with its arguments,
-result and docstring.  One that only front ends call is declared by its name:
-its arguments have types of the broker, which this layer does not know, so they
-are taken from its method in ``broker/``.  Arguments are always referred to by name.
+An operation for programs is declared as a method with its arguments, result and docstring.  One that only
+front ends call is declared by its name: its arguments have types of the broker, which this layer must not
+import, so they are taken from its method in ``broker/``.  Arguments are always referred to by name.
 """
 
 from collections.abc import Callable
@@ -19,12 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Exposure = Literal[
     "call",  # Programs; clients call it by name.
-    "program",  # Programs; clients have a request of its own for it.
+    "program",  # Programs; clients have a separate request for it.
     "front ends",  # Only the front ends of a server.
 ]
 
 Route = Literal[
-    "local",  # This node: what all nodes know, or what the front end asks the owner for itself.
+    "local",  # This node: for state that all nodes have, or if the front end finds the owner itself.
     "partition",  # The owner of the argument ``partition`` of the topic ...
     "partition or topic",  # ... or, if that is None, every owner of the topic's partitions.
     "first partition",  # The owner of the topic's partition 0.
@@ -40,9 +39,9 @@ Route = Literal[
 class OperationEntry(msgspec.Struct, frozen=True):
     """One operation.  Called with a method, as a decorator, it declares the operation of that name."""
 
-    action: Action  # The permission that it needs; the fields below say on what.
+    action: Action  # The required permission; the fields below define on what.
     name: str = ""
-    function: Callable[..., Any] | None = None  # Its declaration, where programs have it.
+    function: Callable[..., Any] | None = None  # Its declaration, if it is for programs.
     exposure: Exposure = "call"
     waits: bool = True  # False: a plain method, which returns its result at once, on any node of a cluster.
     facade: bool = True  # False: its method in api/aio.py is written by hand.
@@ -53,11 +52,11 @@ class OperationEntry(msgspec.Struct, frozen=True):
     group: str | None = None  # ... and the one that names the group.
     by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
     by_subject: bool = False  # The topic is that of a schema's subject such as orders-value.
-    acl: AclOperation | None = None  # For ACLs: this operation instead of what the action means.
+    acl: AclOperation | None = None  # For ACLs: this operation instead of that of the action.
     dead_letter_topic_in: str | None = None  # Topic options, whose dead letter topic is checked as well.
     transactional_id: str | None = None  # The operation acts for this transactional id.
 
-    # What the guard does besides.
+    # Other tasks of the guard.
     audit: tuple[str, ...] = ()  # It is written to the audit log, with these arguments.
     metered: str | None = None  # The argument with the messages that count for the quota.
     creates_topic: bool = False  # The topic is created if it is missing and the caller may create it.
@@ -65,7 +64,7 @@ class OperationEntry(msgspec.Struct, frozen=True):
 
     # A cluster.
     route: Route = "local"  # Which node executes it.
-    merge: str = "nothing"  # In cluster/routing/merging.py: makes one result of those of several nodes.
+    merge: str = "nothing"  # In cluster/routing/merging.py: merges the results of several nodes.
 
     # The client.
     retry: RetryClass = NOT_REPEATED

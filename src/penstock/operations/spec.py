@@ -1,10 +1,11 @@
-"""Every operation of a broker: the one place that says what it is called, takes, returns and needs.
+"""Every operation of a broker: its name, arguments, result, permission, retry class and route.
 
     spec.py ── make generate ──┬──> api/declared.py                the interface of a broker
                                ├──> api/aio_calls.py               methods of AsyncBroker
                                ├──> api/broker_calls.py            methods of Broker
                                ├──> client/calls.py                methods of the remote client
                                ├──> operations/calls.py            the calls of the native protocol
+                               ├──> broker/program.py              the embedded broker's operations as steps
                                ├──> cluster/routing/*.py           the operations of a cluster's node
                                ├──> frontends/security/needs.py    permissions
                                ├──> frontends/security/guarded.py  the broker's operations, with checks

@@ -35,7 +35,6 @@ app = new_app()
 
 ALWAYS_SHOWN = ("partitions", "durability", "retention_ms", "retention_bytes", "message_bytes_max")
 
-Durations = Annotated[str | None, typer.Option(parser=duration, metavar="DURATION")]
 Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of partitions.")]
 DurabilityOption = Annotated[
     Durability | None,
