@@ -1,16 +1,16 @@
-"""A call, and what all calls of a listener share: who calls, what counts, how an error is answered.
+"""A call, and the state that all calls of a listener share: identity, limits, error handling.
 
-    grpc.aio ──> Handlers ── draining? too many connections? who is it? ──> a method (publishing.py, ...)
+    grpc.aio ──> Handlers ── draining? too many connections? login? ──> a method (publishing.py, ...)
                     ├── a PenstockError ──> a status with details
                     └── any other fault ──> INTERNAL, and the log
 
-gRPC keeps its connections to itself, so they are counted by their calls: an
-address with at least one call in progress is one connection.
+gRPC does not expose its connections, so they are counted by their calls: an address with at least one call
+in progress is one connection.
 
-Where keys are required, a call is authenticated by its headers, before its request is read: who cannot log
-in makes the server buffer nothing.  Calls whose login is being checked are at most ``LOGINS_MAX``, and health
-checks and reflection, which need no login, ``UNKNOWN_CALLS_MAX``: strangers cannot take all calls that a
-listener allows.
+Where keys are required, a call is authenticated by its headers, before its request is read, so
+unauthenticated clients cannot make the server buffer anything.  At most ``LOGINS_MAX`` logins are checked
+at a time, and at most ``UNKNOWN_CALLS_MAX`` health checks and reflection calls, which need no login, so
+unauthenticated clients cannot use up all calls of a listener.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 
 AUTHORIZATION: Final = "authorization"
 LOGINS_MAX: Final = 256  # Calls that wait for their login; a key that was verified before does not wait.
-UNKNOWN_CALLS_MAX: Final = 256  # In progress that need no login; both are half of all (``server.py``) ...
+UNKNOWN_CALLS_MAX: Final = 256  # Calls without a login.  Both are half of all calls (``server.py``) ...
 UNKNOWN_OF_HOST_MAX: Final = 128  # ... of one host.
 
 logger = logging.getLogger("penstock")
@@ -47,7 +47,7 @@ Context = ServicerContext[Any, Any]
 
 
 class GrpcShared:
-    """What all calls of a listener share."""
+    """The state that all calls of a listener share."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class GrpcShared:
         self.gateway = gateway
         self.publish_bytes = 0  # Of publishes that were not answered yet.
         self.draining = False
-        self.ends: set[Callable[[PenstockError], None]] = set()  # Calls that wait; each can be ended.
+        self.ends: set[Callable[[PenstockError], None]] = set()  # Waiting calls, each of which can be ended.
         self._connections = connections
         self._calls: dict[str, int] = {}  # In progress, by the address of their connection.
         self.calls = 0  # All of them.
@@ -71,7 +71,7 @@ class GrpcShared:
         self.together = Together()
 
     def enter(self, peer: str) -> None:
-        """Count a call; ``Overloaded`` if it is on a connection that is one too many."""
+        """Count a call; ``Overloaded`` if its connection exceeds the limit."""
         if self.draining:
             raise ShuttingDown(what="server")
         calls = self._calls.get(peer, 0)
@@ -91,7 +91,7 @@ class GrpcShared:
 
     @contextmanager
     def unknown(self, peer: str) -> Iterator[None]:
-        """Count a call that needs no login; ``Overloaded`` if it is one too many."""
+        """Count a call that needs no login; ``Overloaded`` if it exceeds the limit."""
         host = host_of(peer)
         if self._unknown[host] >= UNKNOWN_OF_HOST_MAX:
             raise Overloaded(what="calls without a login of one address", limit=UNKNOWN_OF_HOST_MAX)
@@ -106,7 +106,7 @@ class GrpcShared:
                 del self._unknown[host]
 
     async def login(self, credentials: Credentials, host: str) -> Identity:
-        """Who calls; ``Overloaded`` if too many calls wait to know that."""
+        """Authenticate a call; ``Overloaded`` if too many logins are being checked."""
         login = self.gateway.start_login(credentials, host)
         if login.done():
             return login.result()
@@ -120,7 +120,7 @@ class GrpcShared:
             self._logins -= 1
 
     async def drain(self) -> None:
-        """Take no more calls, end those that wait for something, and wait for the others."""
+        """Accept no more calls, end waiting ones, and wait for the others."""
         self.draining = True
         for end in list(self.ends):
             end(ShuttingDown(what="server"))
@@ -140,7 +140,7 @@ class GrpcCall:
         self.facts: dict[str, object] = {}  # Added to the details of an error.
 
     def run(self, work: Work[T]) -> Awaitable[T]:
-        """Run one of the operations to its end; a call that is cancelled takes nothing with it."""
+        """Run one of the operations to its end; cancelling the call cancels it without effect."""
         return self.shared.broker.run(work)
 
     def start(self, work: Work[T]) -> "asyncio.Future[T]":
@@ -160,7 +160,7 @@ class GrpcCall:
 
     @asynccontextmanager
     async def until_ended(self) -> AsyncIterator[None]:
-        """Count as a connection; what is inside fails if the server stops or the key is revoked."""
+        """Count as a connection; the block fails if the server stops or the key is revoked."""
         shared = self.shared
         if shared.draining:  # Since the login began.
             raise ShuttingDown(what="server")
@@ -191,7 +191,7 @@ Streaming = Callable[[GrpcCall, Any], Awaitable[None]]
 
 
 class Handlers:
-    """Makes methods into what grpc.aio calls.
+    """Wraps methods as handlers for grpc.aio.
 
     gRPC reads the request of a unary call before it calls the handler.  ``alone`` says that the request is
     one message, though it comes as an iterator: it is read after the login.
@@ -201,7 +201,7 @@ class Handlers:
         self._shared = shared
 
     def unary(self, method: Unary, *, alone: bool) -> Callable[[Any, Context], Awaitable[Any]]:
-        """One answer, which the method returns; the request is a message or an iterator of them."""
+        """A handler whose method returns the one response to a message, or an iterator of messages."""
 
         async def handle(request: Any, context: Context) -> Any:
             return await self._handle(method, request, context, alone)
@@ -209,7 +209,7 @@ class Handlers:
         return handle
 
     def stream(self, method: Streaming, *, alone: bool) -> Callable[[Any, Context], Awaitable[None]]:
-        """Any number of answers, which the method writes to the context."""
+        """A handler whose method writes any number of responses to the context."""
 
         async def handle(request: Any, context: Context) -> None:
             try:
@@ -240,7 +240,7 @@ class Handlers:
             failed = error
         except BaseError:  # gRPC's own.
             raise
-        except Exception:  # The server continues, and the client gets what it may know.
+        except Exception:  # The server continues, and the client gets no details.
             logger.exception("a gRPC call failed")
             failed = PenstockError(reason="internal error; see the server's log")
         await context.abort(

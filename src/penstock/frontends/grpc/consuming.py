@@ -1,21 +1,20 @@
-"""A consumer on one stream: every request has an answer with its id, in the order in which they are ready.
+"""A consumer on one stream: every request gets a response with its id, in any order.
 
     client ──> open ──> receive, receive, ack, nack, ... ──> closes its side
     server ──> opened ──> received, done, error, assignment ... ──> closed
 
-The server sends messages only as answers to ``receive``, so the client decides how
-much is on its way.  ``_read`` begins the operation of each request; its callback puts
-the answer into a queue, which ``_write`` sends.  gRPC allows one write at a time, and
-each waits while the client does not read.
+The server sends messages only as answers to ``receive``, so the client controls how many are in flight.
+``_read`` begins the operation of each request; its callback puts the answer into a queue, which ``_write``
+sends.  gRPC allows one write at a time, and each waits while the client does not read.
 
 The stream has its own consumer.  If the client closes its side, requests that were
 sent are answered, what is unsettled is given back, and the attempt does not count.  If the call
 is cancelled, its deadline passes or the connection is lost, it is given back at once and the
 attempt counts.
 
-Limits: ``REQUESTS_MAX`` requests whose answer is not sent; no more are read until some
-are.  ``RECEIVES_MAX`` of them may be ``receive``: one more is refused if all of them wait for messages,
-and is not begun until an answer is sent if some are ready.
+Limits: ``REQUESTS_MAX`` requests whose answer is not sent; no more are read until some are.
+``RECEIVES_MAX`` of them may be ``receive``: another one is refused if all of them wait for messages; if
+responses are ready, it waits until one is sent.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ from penstock.types import extension_ms
 
 REQUESTS_MAX: Final = 64
 RECEIVES_MAX: Final = 4  # Each may bring some megabytes.
-WAIT_MS_MAX: Final = 3_600_000  # Of one receive; a longer wait is as good as this one, and another.
+WAIT_MS_MAX: Final = 3_600_000  # Of one receive; a longer wait equals this one followed by another.
 DONE: Final = pb.Empty()
 
 logger = logging.getLogger("penstock")
@@ -75,22 +74,22 @@ class ConsumeStream:
         self._inner: BatchConsumer
         self._topic = ""
         self._answers: deque[pb.ConsumeResponse] = deque()
-        self._ready = asyncio.Event()  # There is an answer, or it is over.
-        self._room = asyncio.Event()  # For another request.
-        self._open = 0  # Requests without an answer that was sent.
-        self._receives: set[Running] = set()  # Which wait for messages.
-        self._received = 0  # Answers to others that were not sent yet.
+        self._ready = asyncio.Event()  # Set when there is a response, or the stream ends.
+        self._room = asyncio.Event()  # Set when another request may be read.
+        self._open = 0  # Requests whose response was not sent.
+        self._receives: set[Running] = set()  # Receives that wait for messages.
+        self._received = 0  # Responses to receives that were not sent yet.
         self._read_all = False
         self._gone = False  # The client has left.
-        self._error: PenstockError | None = None  # Why the server ends it.
+        self._error: PenstockError | None = None  # Why the server ends the stream.
 
     def end(self, error: PenstockError) -> None:
-        """The server stops, or the key was revoked."""
+        """End the stream, because the server stops or the key was revoked."""
         self._error = error
         self._ready.set()
 
     async def last(self, first: pb.ConsumeRequest) -> None:
-        """Until the client has closed its side and everything is answered, or one of the two leaves."""
+        """Serve until the client has closed its side and everything is answered, or either side ends it."""
         wanted = first.open
         self._topic = wanted.topic
         limit = wanted.max_in_flight if wanted.HasField("max_in_flight") else None
@@ -137,7 +136,7 @@ class ConsumeStream:
 
     def _assigned(self, partitions: list[int]) -> None:
         if self._answers and not self._answers[-1].id and self._answers[-1].HasField("assignment"):
-            self._answers.pop()  # The client has not read of the one before.
+            self._answers.pop()  # The client has not read the previous one.
         else:
             self._open += 1
         self._answer(pb.ConsumeResponse(assignment=pb.Assignment(partitions=partitions)))
@@ -198,7 +197,7 @@ class ConsumeStream:
                 await self._sent()
 
     def _must_send(self) -> bool:
-        """Whether another receive would be one too many until an answer is sent."""
+        """Whether a response has to be sent before another receive."""
         return self._received > 0 and self._received + len(self._receives) >= RECEIVES_MAX
 
     async def _sent(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the broker as a gRPC status, with the details that clients decide by.
+"""Errors of the broker as a gRPC status, with details for clients.
 
     status    code       the closest of gRPC's sixteen
               message    the sentence of docs/errors.md
@@ -60,7 +60,7 @@ def status_of(error: PenstockError) -> StatusCode:
 
 
 def sentence(error: PenstockError) -> str:
-    """What the error says, without the middle of what somebody has sent."""
+    """The message of an error; a long one, which may quote a client, loses its middle."""
     text: str = whole_characters(str(public(error)).removesuffix(f" [{error.code}]"))
     half = SENTENCE_LENGTH_MAX // 2
     return text if len(text) <= SENTENCE_LENGTH_MAX else f"{text[:half]} ... {text[-half:]}"

@@ -2,9 +2,9 @@
 
 All services are SERVING unless the server is shutting down or has a storage problem.
 ``Watch`` sends the status when it begins and when a check, or the end of the server, finds that it has
-changed.  Each watch waits by itself: a client that does not read holds up nobody else.
+changed.  Watches are independent: a client that does not read delays no other.
 
-Limits: ``WATCHES_MAX`` watches at a time; one more is refused.  Checks and watches are counted with the other
+Limits: ``WATCHES_MAX`` watches at a time; more are refused.  Checks and watches are counted with the other
 calls without a login, from their headers on.
 """
 
@@ -28,12 +28,12 @@ Method = Callable[[Any, Context], Awaitable[Any]]
 
 
 class BrokerHealth:
-    """The health of some services, and who watches it."""
+    """The health of some services, and its watches."""
 
     def __init__(self, shared: GrpcShared, services: Collection[str]) -> None:
         self._shared = shared
         self._services = frozenset(("", *services))
-        self._serving = True  # As the watches know it.
+        self._serving = True  # The status that was sent to the watches.
         self._watches: set[asyncio.Event] = set()  # Each is set when its status may have changed.
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -45,7 +45,7 @@ class BrokerHealth:
         return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
     def update(self) -> None:
-        """Tell the watches if the status has changed; does not wait for them."""
+        """Notify the watches if the status has changed, without waiting for them."""
         serving = not self._shared.draining and not self._shared.broker.problems()
         if serving != self._serving:
             self._serving = serving

@@ -1,4 +1,4 @@
-"""Messages, settings and descriptions: as protobuf has them, and as the broker does.
+"""Converts messages, settings and descriptions between protobuf and the broker's types.
 
 ``fill`` copies the fields of a description by name, so a field that both have
 needs no code; ``tests/frontends/grpc/test_proto.py`` checks that none is missing.
@@ -28,7 +28,7 @@ _UNLIMITED: Final = ("retention_ms", "retention_bytes", "ttl_ms", "depth_max")
 
 
 def moment(time_ms: int) -> datetime:
-    """A time as the broker takes it; a number could be an offset."""
+    """A time in the broker's type, because a number could be an offset."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -59,7 +59,7 @@ def message_of(given: pb.Message) -> Message:
 
 
 def messages_of(given: pb.PublishBatchRequest) -> list[Message | bytes]:
-    """The messages of a batch; one that is only a value is not made into more."""
+    """The messages of a batch; plain values stay bytes."""
     if given.values:
         if given.messages:
             raise InvalidValue(
@@ -75,7 +75,7 @@ def _is_bare(given: pb.Message) -> bool:
 
 
 def topic_options(given: pb.TopicSettings) -> TopicOptions:
-    """The settings that are set, by the names of the Python API."""
+    """The settings of a request, by the names of the Python API."""
     options: dict[str, Any] = {}
     for field, value in given.ListFields():
         unlimited = value == NO_LIMIT and field.name in _UNLIMITED
@@ -107,7 +107,7 @@ def run_of(given: pb.LeaseRange) -> Run:
 
 
 def add_leases(received: pb.Received, batches: Iterable[LeasedBatch], consumer: str = "") -> None:
-    """Leased messages, as they are sent."""
+    """Add leased messages to a response."""
     for batch in batches:
         leased = received.leases.add()
         leased.attempt = batch.attempt
@@ -148,7 +148,7 @@ def _whole(text: str) -> str:
 
 
 def add_stored(found: Any, messages: Iterable[StoredMessage]) -> None:
-    """Stored messages, with their topic."""
+    """Add stored messages, with their topic, to a response."""
     for message in messages:
         fill_message(found.add(), message)
 
@@ -170,7 +170,7 @@ def receipt(made: Receipt) -> pb.Receipt:
 
 
 def fill(made: ProtobufMessage, described: Any) -> None:
-    """Copy the fields of a description; what is None stays unset, or is ``NO_LIMIT`` in settings."""
+    """Copy the fields of a description; None stays unset, or becomes ``NO_LIMIT`` in settings."""
     for field in made.DESCRIPTOR.fields:
         value = getattr(described, field.name)
         if value is None:

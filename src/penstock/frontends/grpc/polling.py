@@ -44,7 +44,7 @@ MESSAGES_MAX: Final = 1000  # Of one poll.
 RANGES_MAX: Final = 10_000  # Of one call.
 TOKEN_BYTES: Final = 12  # Too many to guess.
 CANCELLED: Final = "the call was cancelled before its answer was sent"
-SHOWN_LENGTH_MAX: Final = 100  # Of what is no consumer, in the error.
+SHOWN_LENGTH_MAX: Final = 100  # Stands for a missing consumer in the error.
 
 Key = tuple[BrokerOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
 
@@ -75,7 +75,7 @@ class PolledConsumers:
         self._timer: asyncio.TimerHandle | None = None
 
     async def find(self, key: Key) -> PolledConsumer:
-        """The consumer for these, made if there is none."""
+        """The consumer for these; opened if there is none."""
         known = self._by_key.get(key)
         if known is None or known.inner.closed:
             made = PolledConsumer(await self._open(key), key)
@@ -83,7 +83,7 @@ class PolledConsumers:
             if known is None or known.inner.closed:
                 self._by_key[key] = self._by_token[made.token] = known = made
                 self._watch()
-            else:  # Another poll was quicker.
+            else:  # Another poll was first.
                 self.quota.give_back(key[0])
                 self._broker.start(made.inner.close(), ignore_result)
         known.used = True
@@ -102,7 +102,7 @@ class PolledConsumers:
             return inner
 
     def get(self, token: str) -> PolledConsumer | None:
-        """The consumer of this name; None if there is none, or no longer."""
+        """The consumer of this name; None if it does not exist or was closed."""
         known = self._by_token.get(token)
         return None if known is None or known.inner.closed else known
 
@@ -192,7 +192,7 @@ class Polling:
         return await self._settle(call, request, request.nack, one, consuming.nack)
 
     async def reject(self, call: GrpcCall, request: pb.RejectRequest) -> pb.SettleResponse:
-        """The messages are no good."""
+        """Reject messages, which become dead letters."""
 
         def one(each: pb.LeaseRange) -> pb.Refused:
             return pb.Refused(ranges=[each], reason=request.reject.reason)
@@ -200,7 +200,7 @@ class Polling:
         return await self._settle(call, request, request.reject, one, consuming.reject)
 
     async def extend(self, call: GrpcCall, request: pb.ExtendRequest) -> pb.SettleResponse:
-        """Keep the messages for longer."""
+        """Extend the leases of messages."""
 
         def one(each: pb.LeaseRange) -> pb.Longer:
             return pb.Longer(ranges=[each], duration_ms=request.extend.duration_ms)
@@ -215,7 +215,7 @@ class Polling:
         one: Callable[[pb.LeaseRange], Any],
         act: Callable[[BatchConsumer, str, Any], Any],
     ) -> pb.SettleResponse:
-        """Settle each range by itself, all at the same time, so that one sync serves them."""
+        """Settle the ranges independently and concurrently, so that one sync serves them."""
         if len(wanted.ranges) > RANGES_MAX:
             raise InvalidValue(name="ranges", value=len(wanted.ranges), why="it is at most 10,000")
         _permit(call, request)
@@ -237,7 +237,7 @@ class Polling:
         return response
 
     def _holder(self, call: GrpcCall, request: Any, given: pb.LeaseRange) -> BatchConsumer:
-        """The consumer that holds what is to be settled; it may have lost it since."""
+        """The consumer of these ranges, which may have lost them since."""
         consumer = self._consumers.get(given.consumer)
         if consumer is None:
             if len(given.consumer) == len(secrets.token_urlsafe(TOKEN_BYTES)):
@@ -262,7 +262,7 @@ def _permit(call: GrpcCall, request: Any) -> None:
 
 
 async def _receive(call: GrpcCall, inner: BatchConsumer, limit: int, wait_ms: int) -> list[LeasedBatch]:
-    """What there is, or will be soon; nothing if the server stops meanwhile."""
+    """Receive, waiting for the first message; nothing if the server stops."""
     if not wait_ms:
         return await call.run(inner.receive(limit, 0))
     try:

@@ -1,8 +1,7 @@
 """Publishing: one message, a batch, or a stream of batches.
 
-A stream has up to ``BATCHES_MAX`` batches in progress, so that one sync of the
-disk serves several of them; no more are read until the oldest is stored.  If one
-is refused, those read after it may be stored nevertheless.
+A stream has up to ``BATCHES_MAX`` batches in progress, so that one sync serves several of them; no more are
+read until the oldest is stored.  If one is refused, those read after it may still be stored.
 """
 
 from collections import deque

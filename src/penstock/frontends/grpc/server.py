@@ -2,10 +2,9 @@
 
     gRPC's threads: sockets, HTTP/2, TLS ──> grpc.aio ──> a task for each call, on the broker's loop (call.py)
 
-gRPC opens its own socket, so the one that the server has bound only reserves the
-address until gRPC has it, too.  Connections are not visible here: their limit, their keepalive and
-the sizes of messages are options of the library.  All calls together may take ``ALL_CALLS_MAX`` times
-``grpc.message_bytes_max`` of memory.
+gRPC opens its own socket, so the one that the server has bound only reserves the address until gRPC has
+bound it, too.  Connections are not visible here: their limit, keepalive and message sizes are options of
+the library.  All calls together may take ``ALL_CALLS_MAX`` times ``grpc.message_bytes_max`` of memory.
 
 A method of ``penstock.proto`` is the function of the same name in ``publishing.py``,
 ``consuming.py``, ``polling.py`` or ``admin.py``; the start fails if one is missing.  Reflection
@@ -37,10 +36,10 @@ from penstock.frontends.security.gateway import AuthGateway
 from penstock.grpc import penstock_pb2 as pb
 
 SERVICES: Final = tuple(pb.DESCRIPTOR.services_by_name.values())
-CALLS_MAX: Final = 100  # In progress on one connection; a client waits with more.
-ALL_CALLS_MAX: Final = 1024  # In progress on all connections; one more is refused.
-PING_MS_MIN: Final = 10_000  # A client that pings more often is cut off.
-LAST_S: Final = 1.0  # For the last answers to be sent, and for who watches the health to leave.
+CALLS_MAX: Final = 100  # Calls in progress on one connection; the client queues more.
+ALL_CALLS_MAX: Final = 1024  # Calls in progress on all connections; more are refused.
+PING_MS_MIN: Final = 10_000  # A client that pings more often is disconnected.
+LAST_S: Final = 1.0  # For sending the last responses, and for health watches to end.
 DEFAULTS: Final = GrpcSettings()
 
 
@@ -78,7 +77,7 @@ class GrpcListener:
         self._cutting: asyncio.Task[None] | None = None
 
     async def listen(self, reserved: socket.socket, tls: TlsSettings) -> None:
-        """Serve the address that this socket has; ``OSError`` if it is taken."""
+        """Serve the address of this socket; ``OSError`` if it is taken."""
         address = shown(*reserved.getsockname()[:2])
         try:
             if tls.certificate:
@@ -92,7 +91,7 @@ class GrpcListener:
         await self._server.start()
 
     async def drain(self) -> None:
-        """Take no more calls; those that wait end, and the others are finished."""
+        """Accept no more calls, end waiting ones, and finish the others."""
         self.shared.draining = True
         self._health.update()
         await self.shared.drain()
@@ -114,7 +113,7 @@ def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:
 
 
 def _options(settings: GrpcSettings, limits: LimitSettings) -> Iterator[tuple[str, int]]:
-    yield "grpc.so_reuseport", 0  # Or a second server could listen on the same port.
+    yield "grpc.so_reuseport", 0  # Otherwise a second server could listen on the same port.
     yield "grpc.max_receive_message_length", settings.message_bytes_max
     yield "grpc.max_send_message_length", -1  # Bounded by what a receive and a listing return.
     yield "grpc.max_concurrent_streams", CALLS_MAX
@@ -128,7 +127,7 @@ def _options(settings: GrpcSettings, limits: LimitSettings) -> Iterator[tuple[st
 
 
 def _handler(handlers: Handlers, polling: Polling, method: MethodDescriptor, *, login: bool) -> Any:
-    """What grpc calls for a method of the API; before its request is read, if there is a login."""
+    """The handler of a method; with logins, it is called before the request is read."""
     service: ServiceDescriptor = method.containing_service
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower()
     modules: dict[str, tuple[object, ...]] = {

@@ -1,18 +1,18 @@
 """Lets publishes of different calls share a sync of the disk.
 
 gRPC hands over few calls in each turn of the event loop, and a turn in which something was published ends
-with a sync.  So a publish waits until as many others have come as were in progress at the same time of late,
-but no longer than ``WAIT_S``.  One that is alone does not wait.
+with a sync.  So a publish waits until as many others have arrived as were recently in progress at the same
+time, but no longer than ``WAIT_S``.  A single one does not wait.
 """
 
 from asyncio import Future, TimerHandle, get_running_loop
 from typing import Final
 
-WAIT_S: Final = 0.003  # A publish of one client waits so long once if it had company just before.
+WAIT_S: Final = 0.003  # A publish of one client waits this long once if others were in progress just before.
 
 
 class Together:
-    """A gate that opens when everybody who is expected has come.
+    """A gate that opens when the expected number of publishes has arrived.
 
     Each publish calls ``enter``, awaits what that returns, if anything, and calls ``leave`` at its end.
     """
@@ -24,7 +24,7 @@ class Together:
         self._time_is_up: TimerHandle | None = None
 
     def enter(self) -> "Future[None] | None":
-        """What to wait for; None: go on."""
+        """Enter; returns what to wait for, or None."""
         self._in_progress += 1
         self._expected = max(self._expected, self._in_progress)
         if self._expected == 1:
@@ -39,7 +39,7 @@ class Together:
         return opened
 
     def leave(self) -> None:
-        """A publish has ended, or was cancelled."""
+        """Leave: the publish has ended, or was cancelled."""
         self._in_progress -= 1
 
     def _open_late(self) -> None:

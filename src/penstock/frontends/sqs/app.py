@@ -1,10 +1,10 @@
-"""The ASGI application: which protocol and action a request is, who sent it, and how its answer is written.
+"""The ASGI application: finds protocol and action, authenticates the sender, and writes the answer.
 
     POST /  x-amz-target: AmazonSQS.<Action>            JSON 1.0
     POST /  or /<account>/<queue>, a form with Action    query protocol; also GET, for Get... and List...
     1  host and origin          as on every HTTP port
     2  body                     at most ``http_body_bytes_max``
-    3  signature                if the server asks for keys
+    3  signature                if the server requires keys
     4  decode, handler, answer or error of the service
 
 An unexpected error is logged, and the client gets a response without its details.

@@ -1,10 +1,10 @@
-"""Queue attributes: what clients set, and the settings of the topic and of its group that follow from it.
+"""Queue attributes, and the settings of topic and group that derive from them.
 
     attribute                        setting
     VisibilityTimeout                group: visibility_timeout
     RedrivePolicy                    topic: dead_letter_topic; group: max_attempts
     MessageRetentionPeriod           topic: retention, ttl
-    MaximumMessageSize               topic: message_bytes_max, with room for what is stored beside a message
+    MaximumMessageSize               topic: message_bytes_max, with room for the headers
     FifoQueue                        group: ordered, with the message group as the key
     DelaySeconds, ...WaitTime...     applied by this front end to each request
     all others, and tags             stored and returned
@@ -27,7 +27,7 @@ TAG: Final = "tag:"  # Before the names of tags, in the stored attributes.
 TAGS_MAX: Final = 50
 CREATED: Final = "CreatedTimestamp"
 MODIFIED: Final = "LastModifiedTimestamp"
-ADOPTED: Final = "adopted"  # The topic was there before the queue, and stays when that is deleted.
+ADOPTED: Final = "adopted"  # The topic existed before the queue, and stays when the queue is deleted.
 RECEIVES_MAX: Final = 1000  # The largest maxReceiveCount, and the deliveries of a queue without a policy.
 OVERHEAD_BYTES: Final = 64 * 1024  # Of headers beside a message; dead letters have the most.
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
@@ -35,7 +35,7 @@ MESSAGE_BYTES_MAX: Final = 1024 * 1024
 NUMBERS: Final = {
     "DelaySeconds": (0, 900, "0"),
     "MaximumMessageSize": (1024, MESSAGE_BYTES_MAX, str(MESSAGE_BYTES_MAX)),
-    "MessageRetentionPeriod": (1, 1_209_600, "345600"),  # The service begins at 60; tests like to be quicker.
+    "MessageRetentionPeriod": (1, 1_209_600, "345600"),  # At least 60 in the service; 1 is useful in tests.
     "ReceiveMessageWaitTimeSeconds": (0, 20, "0"),
     "VisibilityTimeout": (0, 43_200, "30"),
     "KmsDataKeyReusePeriodSeconds": (60, 86_400, "300"),
@@ -72,7 +72,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_queue(name: str, attributes: Mapping[str, str]) -> bool:
-    """Whether attributes make a topic a queue: they are as this front end stores them."""
+    """Whether the attributes of a topic were stored by this front end, which makes it a queue."""
     if CREATED not in attributes or MODIFIED not in attributes:
         return False
     try:
@@ -102,7 +102,7 @@ def number(attributes: Mapping[str, str], name: str) -> int:
 
 
 def checked(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Attributes that a client sets, each in the form in which it is stored; an empty text removes one."""
+    """The stored form of attributes that a client sets; an empty text removes one."""
     found: dict[str, str] = {}
     for raw, value in given.items():
         attribute = raw.strip()
@@ -149,7 +149,7 @@ def _policy(attribute: str, value: str) -> str:
 
 
 def redrive_policy(policy: dict[str, Any]) -> str:
-    """A redrive policy in the form in which it is stored."""
+    """The stored form of a redrive policy."""
     for part in ("deadLetterTargetArn", "maxReceiveCount"):
         if part not in policy:
             raise invalid(f"Redrive policy does not contain {part}")
@@ -163,7 +163,7 @@ def redrive_policy(policy: dict[str, Any]) -> str:
 
 
 def dead_letter_target(attributes: Mapping[str, str]) -> tuple[str, int] | None:
-    """The dead-letter queue of a queue and after how many receives, if it has one."""
+    """The dead-letter queue of a queue, if it has one, and the maximum number of receives."""
     text = attributes.get("RedrivePolicy")
     if not text:
         return None
@@ -173,7 +173,7 @@ def dead_letter_target(attributes: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def topic_options(attributes: Mapping[str, str]) -> TopicOptions:
-    """The settings of a topic that is nothing but a queue."""
+    """The settings of a topic that was created as a queue."""
     kept = f"{number(attributes, 'MessageRetentionPeriod')}s"
     target = dead_letter_target(attributes)
     return {
@@ -190,7 +190,7 @@ def new_topic_options(attributes: Mapping[str, str]) -> TopicOptions:
 
 
 def adopted_options(attributes: Mapping[str, str]) -> TopicOptions:
-    """What a queue changes of a topic that was there before."""
+    """The settings that a queue changes of an existing topic."""
     target = dead_letter_target(attributes)
     options: TopicOptions = {"sqs_attributes": dict(attributes)}
     if target is not None:

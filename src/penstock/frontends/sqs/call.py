@@ -1,4 +1,4 @@
-"""One request of an SQS client, and what all requests of a listener share.
+"""One request of an SQS client, and the state that all requests of a listener share.
 
 A handler gets an ``SqsCall`` and the decoded request, and returns an answer.  It calls the broker through
 ``call.operations``, which enforces the permissions of the caller.
@@ -71,7 +71,7 @@ class ReceiveAttempts:
 
 
 def _bytes_of(message: IncomingMessage) -> int:
-    """The memory that the content of a message takes, about."""
+    """The approximate memory of the content of a message."""
     values = message.message_attributes.values()
     return getsizeof(message.body) + sum(
         getsizeof(each.string_value) + getsizeof(each.binary_value) for each in values
@@ -79,7 +79,7 @@ def _bytes_of(message: IncomingMessage) -> int:
 
 
 class SqsShared:
-    """What all requests of a listener share."""
+    """The state that all requests of a listener share."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class SqsShared:
         self.limits = limits
         self.origins = origins
         self.clock = clock
-        self.draining = False  # The server is about to end.
+        self.draining = False  # The server is shutting down.
         self.consumers = SqsConsumers(broker)
         self.moves = MoveTasks()
         gateway.ended += [self.consumers.forget, self.moves.forget]
@@ -103,10 +103,10 @@ class SqsShared:
         self.attempts = ReceiveAttempts(self.clock)
         self.firsts: OrderedDict[tuple[str, int, int], int] = (
             OrderedDict()
-        )  # When a place was first received.
+        )  # The first receive, by partition and offset.
 
     def state(self, operations: BrokerOperations, name: str) -> QueueState:
-        """A queue; an error if there is no topic of that name, or if it was not made a queue."""
+        """A queue; an error if there is no topic of that name, or if it is not a queue."""
         layout = operations.layout(name)
         known = self.states.get(name)
         if known is not None and known[0] is layout.settings:
@@ -121,7 +121,7 @@ class SqsShared:
         return made
 
     def first_received(self, place: tuple[str, int, int], attempt: int) -> int:
-        """About when a message was first received."""
+        """The approximate time of a message's first receive."""
         now_ms = self.clock.wall_ms()
         if attempt > 1:
             return self.firsts.get(place, now_ms)
@@ -147,7 +147,7 @@ class SqsCall:
     ) -> None:
         self.shared = shared
         self.path = path
-        self.url = url  # Of this server, as the client knows it.
+        self.url = url  # The address of this server, as the client knows it.
         self.lost = lost
         self.authorization = authorization  # The header, whether it is checked or not.
         self.trace = trace  # The tracing header of AWS X-Ray, for messages that have none of their own.
@@ -178,5 +178,5 @@ class SqsCall:
         return await self.shared.broker.run(work)
 
     async def run_all(self, works: Iterable[Work[T]]) -> list[T | PenstockError]:
-        """Run operations at the same time, begun in their order, so that one sync serves all."""
+        """Run operations concurrently, begun in order, so that one sync serves all."""
         return await self.shared.broker.run_all(works)

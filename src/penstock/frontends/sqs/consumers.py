@@ -1,6 +1,6 @@
 """Consumers behind receive requests: one for each client, queue and visibility timeout, as over HTTP.
 
-Each message has a lease of its own, so that its visibility timeout can be changed alone.  When a consumer
+Each message has a separate lease, so that its visibility timeout can be changed alone.  When a consumer
 holds as many messages as it may, another one is opened, up to the in-flight limit of the service.
 """
 

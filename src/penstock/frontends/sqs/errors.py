@@ -1,4 +1,4 @@
-"""Errors of the service: their codes, messages and statuses, and what errors of the broker become.
+"""Errors of the service: codes, messages and statuses, and the mapping of the broker's errors.
 
 JSON clients get the name of the error's shape and, in the header ``x-amzn-query-error``, the code that the
 query protocol has for it, which SDKs show.  The two differ for errors that are older than the JSON protocol.
@@ -28,7 +28,7 @@ _SHAPE: Final = "com.amazonaws.sqs#"
 
 
 class SqsError(Exception):
-    """A request that is refused in the words of the service."""
+    """An error of the service."""
 
     def __init__(self, name: str, message: str, status: int = 400, *, sender: bool = True) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ def out_of_range(value: object, parameter: str, reason: str) -> SqsError:
     return invalid(f"Value {value} for parameter {parameter} is invalid. Reason: {reason}")
 
 
-# The broker's errors that have a name in the service; others are by their kind.
+# The broker's errors that have a name in the service; others are mapped by their kind.
 _NAMES: Final = {
     "TOPIC_NOT_FOUND": ("QueueDoesNotExist", 400),
     "GROUP_NOT_FOUND": ("QueueDoesNotExist", 400),
@@ -84,7 +84,7 @@ _NAMES: Final = {
 
 
 def of_broker(error: PenstockError) -> SqsError:
-    """An error of the broker in the words of the service."""
+    """The service's error for an error of the broker."""
     known = _NAMES.get(error.code)
     if known is not None:
         name, status = known

@@ -1,10 +1,10 @@
-"""Names of queues: as they are, in URLs and in ARNs.
+"""Names of queues, plain, in URLs and in ARNs.
 
     http://127.0.0.1:9324/123456789012/orders      the host is the one that the client used
     arn:aws:sqs:us-east-1:123456789012:orders      the region is the one that the client signed for
 
-There is one account, and one namespace for all regions: a server is a region.  Only the name counts where a
-client sends one of these, so URLs and ARNs of another host, account or region are understood.
+There is one account, and one namespace for all regions.  Of URLs and ARNs that clients send, only the name
+is used, so those of another host, account or region are accepted.
 """
 
 import re
@@ -34,7 +34,7 @@ def is_name(name: str) -> bool:
 
 
 def name_of_url(url: str | None, path: str) -> str:
-    """The queue that a request is about: by its parameter, or by the path that it was sent to."""
+    """The queue of a request, from its parameter or its path."""
     if url is None:
         if path.strip("/").count("/") != 1:
             raise missing("QueueUrl")
@@ -46,7 +46,7 @@ def name_of_url(url: str | None, path: str) -> str:
 
 
 def name_of_arn(arn: object) -> str | None:
-    """The queue of an ARN; None if it is none."""
+    """The queue of an ARN; None if it is not one."""
     if not isinstance(arn, str):
         return None
     parts = arn.split(":")
@@ -62,7 +62,7 @@ def arn_of(region: str, name: str) -> str:
 
 
 def region_of(text: str) -> str:
-    """A region as a client has named it."""
+    """A valid region from a client."""
     return text if is_region(text) else REGION
 
 

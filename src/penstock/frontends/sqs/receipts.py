@@ -2,10 +2,10 @@
 
     base64url( version, partition, attempt, lease, offset, check )
 
-Nothing is stored for a handle, and none is invalid because of a restart: what it names is in the log and the
-group's journal.  The check is a hash with the id of the topic, so that a handle of another queue, or of a
-deleted one of the same name, is not taken for one of this queue.  It is no proof of anything: permissions
-are checked for each request.
+Nothing is stored for a handle, and a restart invalidates none: the message and its lease are in the log and
+the group's journal.  The check is a hash with the id of the topic, so that handles of other queues, or of a
+deleted queue of the same name, are refused.  It proves no permission: permissions are checked for each
+request.
 """
 
 import binascii
@@ -22,7 +22,7 @@ LENGTH: Final = -(-SIZE // 3) * 4
 
 
 class ReceiptHandle(NamedTuple):
-    """Which message, and which of its deliveries."""
+    """Identifies a message, and one of its deliveries."""
 
     partition: int
     attempt: int
@@ -36,7 +36,7 @@ def write_handle(topic_id: bytes, handle: ReceiptHandle) -> str:
 
 
 def read_handle(topic_id: bytes, text: str) -> ReceiptHandle | None:
-    """What a handle of this queue names; None if it is none."""
+    """Decode a handle of this queue; None if it is invalid."""
     if len(text) != LENGTH or not text.isascii():
         return None
     try:

@@ -5,12 +5,13 @@
     message attributes      headers: a String by its name alone
     sqs-id                  the message id
     sqs-types               JSON: the types of attributes that are not String
-    sqs-dedup, sqs-sender,  what the client sent, if it did; when a delayed message was sent
+    sqs-dedup, sqs-sender,  values from the client, if any; the time when a delayed message was sent
     sqs-trace, sqs-sent
 
-So consumers of other protocols see attributes as headers.  A record that was not sent over SQS has an id that
-follows from its place; its headers are attributes, as text or, if they are not UTF-8, as Binary.  Attributes
-whose names begin with "sqs-" are stored under "sqs-user-", so they cannot be taken for one of the others.
+So consumers of other protocols see attributes as headers.  A record that was not sent over SQS has an id
+derived from its partition and offset; its headers are attributes, as text or, if they are not UTF-8, as
+Binary.  Attributes whose names begin with "sqs-" are stored under "sqs-user-", so they cannot be taken for
+one of the others.
 """
 
 from collections.abc import Mapping
@@ -107,7 +108,7 @@ def read_record(topic: str, partition: int, record: Record) -> SqsRecord:
 
 
 def system_attributes(message: SqsRecord, region: str, receives: int, first_ms: int) -> dict[str, str | None]:
-    """What the service says about a message beside its own attributes."""
+    """The system attributes of a message."""
     return {
         "SenderId": message.sender,
         "SentTimestamp": str(message.sent_ms),

@@ -44,7 +44,7 @@ class SqsListener(AsgiListener):
         self.shared.consumers.close()
 
     def end_waits(self) -> None:
-        """Answer long polls with what there is."""
+        """Answer long polls at once."""
         self.shared.consumers.end_waits()
 
     hurry = end_waits  # For a server whose clock stands.

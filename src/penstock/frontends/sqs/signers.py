@@ -1,7 +1,8 @@
-"""Who has signed a request (AWS Signature Version 4).
+"""Verifies the signature of a request (AWS Signature Version 4).
 
-The access key id is the id of an API key, and the secret access key follows from the key's secret
-(``signing_secret``).  The server has it only for keys that were created to sign requests (docs/security.md).
+The access key id is the id of an API key, and the secret access key is derived from the key's secret
+(``signing_secret``).  The server has it only for keys that were created to sign requests
+(docs/security.md).
 """
 
 from typing import Final
@@ -20,7 +21,7 @@ from penstock.wire.sqs.signatures import (
     signing_key,
 )
 
-SIGNING_KEYS_MAX: Final = 10_000  # That are remembered; one for each key, day and region.
+SIGNING_KEYS_MAX: Final = 10_000  # Cached signing keys; one for each key, day and region.
 SERVICE: Final = "sqs"
 
 
@@ -37,7 +38,7 @@ def identify(shared: SqsShared, shown: Authorization | None, request: SignedRequ
     key = shared.signing_keys.get(named) or signing_key(secret, *named[1:], SERVICE)
     if not is_signed_by(key, shown, request):
         raise _mismatch()
-    _remember(shared, named, key)  # Only now: anybody can name a region.
+    _remember(shared, named, key)  # Only now that it is verified: anyone can name a region.
     try:
         return shared.gateway.signer(shown.key_id)
     except Unauthenticated:

@@ -1,6 +1,6 @@
-"""Message move tasks of a listener: those that run, and the results of earlier ones.
+"""Message move tasks of a listener: running ones, and results of earlier ones.
 
-They are kept in memory.  A restart ends them; what was not moved by then is still in the dead-letter queue.
+They are kept in memory.  A restart ends them; messages that were not moved stay in the dead-letter queue.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class MoveTask:
     ) -> None:
         self.handle = handle
         self.source = source
-        self.destination = destination  # None: each message to the queue that it was in.
-        self.targets = targets  # Where messages may go at all.
+        self.destination = destination  # None: each message returns to its original queue.
+        self.targets = targets  # The queues to which messages may go.
         self.rate = rate
         self.to_move = to_move
         self.started_ms = started_ms
@@ -45,7 +45,7 @@ class MoveTask:
         return self.status in ("RUNNING", "CANCELLING")
 
     def end(self) -> None:
-        """There is nothing more to move, or it was cancelled; a failed task stays one."""
+        """Mark the task as completed or cancelled, unless it has failed."""
         if self.active:
             self.status = "COMPLETED" if self.status == "RUNNING" else "CANCELLED"
 
@@ -78,13 +78,13 @@ class MoveTasks:
         return len(self._running) >= RUNNING_MAX
 
     def forget(self, operations: BrokerOperations) -> None:
-        """The key was revoked or changed: its tasks move nothing more."""
+        """Stop the tasks of a key that was revoked or changed."""
         for task in self._tasks:
             if task.operations is operations and task.active:
                 task.fail("the key that started the task was revoked or changed")
 
     def cancel_all(self) -> None:
-        """Cancel the running tasks: the server stops."""
+        """Cancel the running tasks, because the server stops."""
         for running in list(self._running):
             running.cancel()
 

@@ -1,10 +1,10 @@
 """Message move tasks: from a dead-letter queue back to where its messages were, or to another queue.
 
-Each message is deleted there and sent here in one decision of the broker (``ack_and_publish``), so none is
-lost or doubled by a crash.  It keeps its id, attributes and message group.
+Each message is deleted from the source and sent to the target atomically (``ack_and_publish``), so a crash
+neither loses nor duplicates it.  It keeps its id, attributes and message group.
 
-Without a destination, messages go only to queues that have the source as their dead-letter queue, whatever
-their headers say; others stay.  A task ends when the key that started it is revoked or changed.
+Without a destination, messages go only to queues whose dead-letter queue is the source, regardless of their
+headers; others stay.  A task ends when the key that started it is revoked or changed.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ async def start_message_move_task(
     named = msgspec.json.encode({"taskId": str(uuid4()), "sourceArn": call.arn(source)})
     handle = urlsafe_b64encode(named).decode()
     targets = frozenset(sources) - {source} if destination is None else frozenset({destination})
-    operations = call.shared.gateway.operations(call.identity)  # An error if the key was revoked meanwhile.
+    operations = call.shared.gateway.operations(call.identity)  # Raises if the key was revoked.
     started_ms = call.shared.clock.wall_ms()
     task = MoveTask(handle, source, destination, targets, rate, waiting, started_ms, operations)
     call.shared.moves.start(task, _move(call, task))
@@ -129,7 +129,7 @@ def _queue(call: SqsCall, arn: str) -> str:
 
 
 async def _move(call: SqsCall, task: MoveTask) -> None:
-    """Until the queue is empty; messages that belong nowhere stay."""
+    """Move messages until the queue is empty; messages without a valid target stay."""
     try:
         options = ConsumerOptions(
             consumer_id=f"move-{uuid4().hex[:8]}", group={"visibility_timeout": VISIBILITY}
@@ -152,7 +152,7 @@ async def _move(call: SqsCall, task: MoveTask) -> None:
 
 
 async def _move_some(call: SqsCall, task: MoveTask, consumer: BatchConsumer) -> bool:
-    """Move some messages; whether there were any."""
+    """Move some messages; returns whether there were any."""
     batches: list[LeasedBatch] = await call.run(consumer.receive(BATCH, 0))
     for batch in batches:
         for record in batch.records:

@@ -45,7 +45,7 @@ def _known(call: SqsCall, name: str) -> QueueState | None:
         return None
     try:
         return call.shared.state(call.operations, name)
-    except SqsError:  # A topic that is no queue yet.
+    except SqsError:  # A topic that is not a queue yet.
         return None
 
 
@@ -60,7 +60,7 @@ def _check_same(known: QueueState, given: dict[str, str]) -> None:
 
 
 async def _create(call: SqsCall, name: str, attributes: dict[str, str]) -> bool:
-    """Whether this request has created it; if not, another one was quicker."""
+    """Create the topic; returns whether this request did so, or another one was first."""
     adopted = {**attributes, attrs.ADOPTED: "true"}
     if call.operations.topic_exists(name):
         await call.run(call.operations.alter_topic(name, attrs.adopted_options(adopted)))
@@ -76,7 +76,7 @@ async def _create(call: SqsCall, name: str, attributes: dict[str, str]) -> bool:
 
 
 def _check_target(call: SqsCall, name: str, attributes: dict[str, str]) -> None:
-    """Refuse a redrive policy whose dead-letter queue is not there, or is of another type."""
+    """Refuse a redrive policy whose dead-letter queue does not exist, or is of another type."""
     text = attributes.get("RedrivePolicy")
     if not text:
         return
@@ -173,7 +173,7 @@ async def get_queue_attributes(
 
 
 async def counts(call: SqsCall, name: str) -> dict[str, str]:
-    """How many messages a queue has, by what may be done with them."""
+    """The number of messages of a queue, by state."""
     group = await call.run(call.operations.describe_group(name, GROUP))
     delayed = await call.run(call.operations.scheduled_count(name))
     numbers = (max(group.lag - group.in_flight, 0), group.in_flight, delayed)
@@ -201,12 +201,12 @@ async def _change(call: SqsCall, queue: QueueState, changed: dict[str, str]) -> 
 
 
 async def purge_queue(call: SqsCall, request: requests.PurgeQueue) -> answers.SqsAnswer:
-    """Everything that was sent before is gone, also what is in flight or delayed."""
+    """Delete all messages sent before, including those in flight or delayed."""
     queue = call.queue(request.queue_url)
     while delayed := await call.run(call.operations.scheduled(queue.name, PURGED_MAX)):
         for result in await call.run_all([call.operations.cancel(message.id) for message in delayed]):
             if isinstance(result, PenstockError):
-                raise result  # The message is still there: the loop would not end.
+                raise result  # The message still exists: the loop would not end.
     await call.run(call.operations.seek(queue.name, GROUP, "latest", None))
     return answers.SqsAnswer()
 

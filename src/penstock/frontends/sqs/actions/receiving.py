@@ -1,9 +1,8 @@
-"""ReceiveMessage: leased messages, at once or as soon as there are some.
+"""ReceiveMessage: leases messages, and waits for the first if asked to.
 
-A long poll that is cut by its client gives back what it was about to answer with, without counting a receive.
-A receive of a FIFO queue may be repeated with its attempt id for five minutes, as long as its messages are
-in flight: it returns the same messages with the same receipt handles, and their visibility timeout begins
-again.
+A long poll whose client disconnects gives its messages back, without counting a receive.  A receive of a
+FIFO queue may be repeated with its attempt id for five minutes, as long as its messages are in flight: it
+returns the same messages with the same receipt handles, and their visibility timeout restarts.
 """
 
 from typing import Final
@@ -26,7 +25,7 @@ MESSAGES_MAX: Final = 10
 WAIT_S_MAX: Final = 20
 VISIBILITY_S_MAX: Final = NUMBERS["VisibilityTimeout"][1]
 ATTEMPT_ID_LENGTH_MAX: Final = 128
-LEASE_MS: Final = 30_000  # Of messages that are due again at once, for as long as the request takes.
+LEASE_MS: Final = 30_000  # Lease of messages that are due again at once, for the duration of the request.
 
 
 async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> ReceivedMessages:
@@ -51,7 +50,7 @@ async def receive_message(call: SqsCall, request: requests.ReceiveMessage) -> Re
 
 
 def _limits(queue: QueueState, request: requests.ReceiveMessage) -> tuple[int, int, int]:
-    """How many messages, how long to wait for the first, and how long they are hidden."""
+    """The number of messages, the wait for the first, and the visibility timeout."""
     count = 1 if request.max_number_of_messages is None else request.max_number_of_messages
     if not 1 <= count <= MESSAGES_MAX:
         raise out_of_range(count, "MaxNumberOfMessages", "Must be between 1 and 10, if provided.")
@@ -88,7 +87,7 @@ async def _take(
 
 
 def _release(call: SqsCall, queue: QueueState, handle: ReceiptHandle, *, counts: bool) -> Work[bool]:
-    """Let others have a message at once."""
+    """Give a message back at once."""
     return call.operations.change_visibility(
         queue.name, GROUP, handle.partition, handle.lease, handle.offset, 0, counts, True
     )
@@ -161,7 +160,7 @@ def _chosen(attributes: dict[str, AttributeValue], wanted: list[str]) -> dict[st
 async def _repeated(
     call: SqsCall, queue: QueueState, attempt_id: str, visibility_s: int
 ) -> ReceivedMessages | None:
-    """What the attempt was answered with before, if all of it is still in flight."""
+    """The earlier answer of an attempt, if all its messages are still in flight."""
     answer = call.shared.attempts.get(queue.name, attempt_id)
     if answer is None:
         return None

@@ -1,7 +1,8 @@
 """SendMessage and SendMessageBatch.
 
-A message is answered when it is stored with the durability of its topic.  A delayed one goes to the schedule.
-The repeat of a deduplication id within five minutes is not stored; it is answered with the id of the first.
+A message is answered when it is stored with the durability of its topic.  A delayed one goes to the
+schedule.  A message that repeats a deduplication id within five minutes is not stored; the answer has the
+id of the first.
 """
 
 import re
@@ -24,7 +25,7 @@ from penstock.wire.sqs.requests import AttributeValue, OutgoingMessage
 DELAY_S_MAX: Final = 900
 ENTRIES_MAX: Final = 10
 ATTRIBUTES_MAX: Final = 10
-SCHEDULED_MAX: Final = 10_000  # Delayed messages among which the first of a repeat is looked for.
+SCHEDULED_MAX: Final = 10_000  # Delayed messages that are searched for the original.
 TRACE: Final = "AWSTraceHeader"
 BAD_BODY: Final = (
     "Invalid binary character found in message body, the set of allowed characters is #x9 | #xA | #xD |"
@@ -75,7 +76,7 @@ async def send_message_batch(call: SqsCall, request: requests.SendMessageBatch) 
 
 
 def check_entries(ids: list[str], action: str) -> None:
-    """Refuse a batch that is empty or too long, or whose ids do not tell its entries apart."""
+    """Refuse a batch that is empty or too long, or whose entries do not have distinct ids."""
     if not ids:
         message = f"There should be at least one {action}MessageBatchRequestEntry in the request."
         raise SqsError("EmptyBatchRequest", message)
@@ -175,7 +176,7 @@ def _dedup_id(queue: QueueState, request: OutgoingMessage) -> str | None:
 
 
 def _scoped(queue: QueueState, group_id: str, dedup_id: str) -> str:
-    """What the broker compares; together an id and a group may be longer than its ids."""
+    """The broker's deduplication id, hashed because an id and a group may be too long together."""
     if not queue.dedup_by_group:
         return dedup_id
     return sha256(f"{group_id}\n{dedup_id}".encode()).hexdigest()
@@ -222,7 +223,7 @@ def _check_attribute(name: str, value: AttributeValue) -> None:
 
 
 def _size(request: OutgoingMessage) -> int:
-    """As the service counts: the body, and names, types and values of attributes."""
+    """The size by the service's rules: the body, and names, types and values of attributes."""
     size = len((request.message_body or "").encode("utf-8", "surrogatepass"))
     for name, value in request.message_attributes.items():
         size += len(name.encode("utf-8", "surrogatepass")) + len(value.data_type)
@@ -258,7 +259,7 @@ async def _sent(
 
 
 async def _first_id(call: SqsCall, receipt: Receipt) -> str | None:
-    """The id of the message that a repeat is a repeat of; None if it is not stored any more."""
+    """The id of the original message; None if it is no longer stored."""
     gateway = call.shared.gateway
     if receipt.offset is not None:
         found = await call.run(gateway.repeated(receipt))

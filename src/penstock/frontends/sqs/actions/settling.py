@@ -80,7 +80,7 @@ def _retime(call: SqsCall, queue: QueueState, handle: ReceiptHandle, seconds: in
 async def _batch(
     call: SqsCall, queue: QueueState, entries: Sequence[Any], begin: Any, refused: Any
 ) -> answers.BatchResult:
-    """Each entry succeeds or fails by itself."""
+    """Settle the entries independently."""
     errors: dict[str, SqsError] = {}
     begun: list[tuple[Any, Work[bool]]] = []
     for entry in entries:
