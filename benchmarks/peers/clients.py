@@ -200,6 +200,7 @@ class Reader:
     client: Adapter
     total: Any  # How many there are, once it is known.
     size: int
+    idle_s: float = IDLE_S
     numbers: set[int] = field(default_factory=set)
     twice: int = 0
     first: float = 0.0  # When the first arrived,
@@ -208,12 +209,12 @@ class Reader:
 
     def batches(self) -> Any:
         """What arrives, as (when, messages, their numbers)."""
-        quiet_s = time.monotonic() + IDLE_S
+        quiet_s = time.monotonic() + self.idle_s
         while not 0 <= self.total.value <= len(self.numbers):
             found = self.client.receive(RECEIVE, WAIT_S)
             now = time.monotonic()
             if found:
-                quiet_s = now + IDLE_S
+                quiet_s = now + self.idle_s
                 self.first = self.first or now
                 yield now, found, [int(data[:12]) for data, _ in found]
             elif now > quiet_s:
@@ -237,13 +238,21 @@ class Reader:
 
 
 def consume(
-    client: Adapter, queue: str, total: Any, *, size: int, expected: int, ack: bool, nack_every: int = 0
+    client: Adapter,
+    queue: str,
+    total: Any,
+    *,
+    size: int,
+    expected: int,
+    ack: bool,
+    nack_every: int = 0,
+    idle_s: float = IDLE_S,
 ) -> dict[str, Any]:
     """Each is acked, and some are nacked once before."""
     del queue
     if expected:
         total.value = expected
-    reader = Reader(client, total, size)
+    reader = Reader(client, total, size, idle_s)
     nacked: set[int] = set()
     for _, found, numbers in reader.batches():
         failed: list[Token] = []

@@ -103,9 +103,9 @@ def _told(process: subprocess.Popen[str], name: str) -> str:
         return ""
 
 
-def wait_for(process: subprocess.Popen[str], port: int, log: Path) -> None:
+def wait_for(process: subprocess.Popen[str], port: int, log: Path, start_s: float = START_S) -> None:
     """Until the server listens; ``log`` is what it says if it does not."""
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + start_s
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

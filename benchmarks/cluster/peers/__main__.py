@@ -48,7 +48,9 @@ def measure(
     figures: list[Figures] = []
     notes = {each.name: f"not installed: {each.missing()}" for each in candidates if each.missing()}
     present = [each for each in candidates if each.name not in notes]
-    clients.prepare([each.adapter for each in present])
+    clients.prepare(
+        [each.adapter for each in present] + [each.one_by_one for each in present if each.one_by_one]
+    )
     started = time.monotonic()
     for number in range(rounds):
         passed = time.monotonic() - started

@@ -132,12 +132,16 @@ def page(outcome: Outcome) -> str:
     lines = [list(HEAD), *(cells(row, found) for row in found)]
     table = ["| " + " | ".join(each) + " |" for each in lines]
     notes = [f"- {name}: {note}" for name, note in outcome.notes.items()]
+    took_part = {each.name for each in outcome.figures}
+    settings = [f"- {each.name}: {each.settings}" for each in CANDIDATES if each.name in took_part]
     return "\n".join([
         "",
         f"{machine['penstock']}, commit {machine['commit']}, {machine['python']}, {machine['system']}, "
         f"{machine['cores']} cores of {machine['processor']}, load {machine['load']} before the run, "
         f"{machine['date']}; {machine['sizes']} sizes, {rounds} rounds, {machine['minutes']:g} minutes, "
         f"messages of {SIZE:,} B. {numbers}.",
+        "",
+        *settings,
         "",
         "![The table as bars](cluster.png)",
         "",

@@ -12,6 +12,7 @@ acknowledged and missing is *lost*; received again is *twice*.
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from benchmarks.peers.systems import new_client
 SIZE = 1024
 PRODUCERS = 8
 READY_S = 60.0
+IDLE_S = 45.0  # Nothing for so long: the rest is lost.  A new group may wait for its coordinator.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +66,27 @@ class Queue:
     cluster: Cluster
     name: str
 
-    def _job(self, work: str, **more: Any) -> Job:
+    def _job(self, work: str, adapter: str = "", **more: Any) -> Job:
         return Job(
-            work=work, adapter=self.candidate.adapter, mode=self.candidate.mode, address=self.cluster.address,
-            queue=self.name, **more,
+            work=work, adapter=adapter or self.candidate.adapter, mode=self.candidate.mode,
+            address=self.cluster.address, queue=self.name, **more,
         )  # fmt: skip
 
-    def producing(self, work: str, producer: int, **arguments: Any) -> Job:
+    def producing(self, work: str, adapter: str, producer: int, **arguments: Any) -> Job:
         """A producer, which has published one message before all of them begin."""
         first = body((producer + 1) * PRODUCER_NUMBERS - 1, 0, SIZE)
-        return self._job(work, first=first, arguments={"size": SIZE, "producer": producer, **arguments})
+        arguments |= {"size": SIZE, "producer": producer}
+        return self._job(work, adapter, first=first, arguments=arguments)
 
     def publishing(self, producer: int, sizes: Sizes, chunk: int) -> Job:
-        return self.producing("publish", producer, seconds=sizes.seconds, chunk=chunk, most=sizes.most)
+        adapter = self.candidate.one_by_one if chunk == 1 else ""
+        most, seconds = sizes.most, sizes.seconds
+        return self.producing("publish", adapter, producer, seconds=seconds, chunk=chunk, most=most)
 
     def read_back(self, told: Sequence[dict[str, Any]]) -> "Seen":
         """Receive and ack all that the producers have published."""
         published = sum(each["count"] + 1 for each in told)
-        arguments = {"size": SIZE, "expected": published, "ack": True}
+        arguments = {"size": SIZE, "expected": published, "ack": True, "idle_s": IDLE_S}
         [seen] = clients.run([self._job("consume", group="one", arguments=arguments)])
         return Seen(seen["rate"], published, published - seen["count"], seen["twice"])
 
@@ -107,9 +112,8 @@ def new_queue(candidate: Candidate, cluster: Cluster) -> Queue:
     deadline = time.monotonic() + READY_S
     while True:
         try:
-            client = new_client(candidate.adapter, cluster.address, candidate.mode)
-            client.make(name, ["one"])
-            client.close()
+            with closing(new_client(candidate.adapter, cluster.address, candidate.mode)) as client:
+                client.make(name, ["one"])
             return Queue(candidate, cluster, name)
         except Exception:
             if time.monotonic() > deadline:
@@ -150,7 +154,8 @@ def failover(candidate: Candidate, cluster: Cluster, sizes: Sizes) -> Iterator[F
         cluster.kill(leader)
         shared.value = int(killed * 1e6)
 
-    told = clients.run([queue.producing("publish_through", each) for each in range(PRODUCERS)], kill)
+    adapter = candidate.one_by_one
+    told = clients.run([queue.producing("publish_through", adapter, each) for each in range(PRODUCERS)], kill)
     acked = [each["acked"] for each in told]
     of_one = max(longest_gap(each, killed) for each in acked)
     value = longest_gap(together(acked), killed)

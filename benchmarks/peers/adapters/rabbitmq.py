@@ -24,7 +24,7 @@ class RabbitAdapter(Adapter):
     def __init__(self, address: str, mode: str) -> None:
         self._durable, self._kind = mode != "transient", KINDS[mode]
         self._properties = pika.BasicProperties(delivery_mode=2 if self._durable else 1)
-        self._channel = _Channel(address)
+        self._channel = _connected(address)
         self._arrived: deque[tuple[bytes, int]] = deque()
         self._later: set[str] = set()
 
@@ -94,7 +94,16 @@ class RabbitClusterAdapter(RabbitAdapter):
                     raise
             time.sleep(RETRY_S)
             with suppress(ConnectionError, AMQPError):
-                self._channel = _Channel(self._address)
+                self._channel = _connected(self._address)
+
+
+def _connected(addresses: str) -> "_Channel":
+    """A channel of any of these nodes that can be reached."""
+    *others, last = random.sample(found := addresses.split(","), len(found))
+    for address in others:
+        with suppress(ConnectionError, AMQPError):
+            return _Channel(address)
+    return _Channel(last)
 
 
 class _Channel:
@@ -105,7 +114,7 @@ class _Channel:
         self._tag, self._bound, self._turning = 0, -1, False
         self._lost = ""
         self._connection = pika.SelectConnection(
-            pika.URLParameters(random.choice(address.split(","))),
+            pika.URLParameters(address),
             lambda each: each.ioloop.stop(),
             on_open_error_callback=self._closed,
             on_close_callback=self._closed,
@@ -118,7 +127,7 @@ class _Channel:
         self.do("confirm_delivery", self._confirmed)
 
     def _closed(self, _: Any, reason: Any) -> None:
-        self._lost = str(reason)
+        self._lost = repr(reason)
         self._connection.ioloop.stop()
 
     def _run(self) -> None:
