@@ -21,6 +21,7 @@ import penstock
 pytestmark = pytest.mark.slow
 
 KILLS = 3  # Of one replay.
+LAST_S = 4 * PATIENCE_S  # For the run that is not killed: hundreds of chunks, each waits for the disk.
 TIMES = [1, pytest.param(25, marks=pytest.mark.soak)]  # That a replay is done.
 
 
@@ -41,7 +42,7 @@ def killed_again_and_again(chance: random.Random, server: Server, *words: str) -
             assert number > 0, "nothing was killed"
             return
     last = replaying(*words)
-    _, errors = last.communicate(timeout=PATIENCE_S)
+    _, errors = last.communicate(timeout=LAST_S)
     assert last.returncode == 0, errors[-3000:].decode()
 
 
