@@ -7,6 +7,9 @@ end of the log (rule 18).  Before the partition is served, owner and epoch are c
 All partitions of a failed node are in the same WAL entries, so concurrent loads share their downloads
 (``Entries``), ``PARALLEL_MAX`` at a time.  A failed attempt leaves its progress to the next one.
 
+Cost: hundreds of partitions wait for the same entries, so a load waits once for ``PARALLEL_MAX`` of them, not
+for each.
+
 Memory: at most ``CACHE_BYTES`` of entries, twice that if all are parts of large rounds, plus those that are
 being downloaded.
 """
@@ -39,40 +42,47 @@ class Entries:
         self._store = store
         self._permits = asyncio.Semaphore(PARALLEL_MAX)
         self._known: dict[str, Entry] = {}  # The oldest first.
-        self._coming: dict[str, asyncio.Future[None]] = {}
+        self._coming: dict[str, asyncio.Future[None]] = {}  # One for all that a load gets at once.
         self._bytes = 0
 
     async def get(self, name: str) -> Entry:
         while name not in self._known:
-            if name in self._coming:
-                await asyncio.wait([self._coming[name]])
-            else:
-                return await self._download(name)
+            await self.fetch([name])
         return self._known[name]
 
     async def fetch(self, names: list[str]) -> None:
-        """Download entries into memory, as far as they fit, unless another load has done so."""
-        missing = [name for name in names if name not in self._known]
-        if missing:
-            await asyncio.gather(*[self.get(name) for name in missing])
+        """Have these in memory, as far as they fit; what another load is downloading is waited for.
 
-    async def _download(self, name: str) -> Entry:
-        self._coming[name] = asyncio.get_running_loop().create_future()
-        try:
-            async with self._permits:
-                data = await self._store.get(name)
-        finally:
-            self._coming.pop(name).set_result(None)
+        If that fails, they are missing afterwards, and ``get`` downloads them.
+        """
+        theirs = {self._coming[name] for name in names if name in self._coming}
+        mine = [name for name in names if name not in self._known and name not in self._coming]
+        if mine:
+            done = asyncio.get_running_loop().create_future()
+            self._coming.update(dict.fromkeys(mine, done))
+            try:
+                await asyncio.gather(*map(self._download, mine))
+            finally:
+                for name in mine:
+                    del self._coming[name]
+                done.set_result(None)
+        if theirs:
+            await asyncio.wait(theirs)
+
+    async def _download(self, name: str) -> None:
+        async with self._permits:
+            data = await self._store.get(name)
         if data is None:
             raise Outdated
         entry = decode_entry(name, data)
         if entry.tombstone:
             raise Outdated
+        if name in self._known:
+            return  # Downloaded by another load, after one of this load's downloads had failed.
         self._known[name] = entry
         self._bytes += entry.bytes
         while self._bytes > CACHE_BYTES:
             self._bytes -= self._known.pop(next(iter(self._known))).bytes
-        return entry
 
     def clear(self) -> None:
         self._known.clear()
