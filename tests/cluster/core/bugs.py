@@ -13,14 +13,17 @@ import msgspec
 from tests.cluster.core.model import ModelHost, PackedSlices
 
 from penstock.broker import core
+from penstock.broker.journal.intents import Intents
 from penstock.broker.journal.ledger import Ledger
 from penstock.broker.kafka.participants import Participants
 from penstock.broker.kafka.transactions import Transactions
 from penstock.broker.maintenance.maintenance import Maintenance
 from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.staged import Placing
 from penstock.broker.state import Partition, Topic
 from penstock.broker.state import State as BrokerState
 from penstock.broker.steps import Steps
+from penstock.broker.stream.commits import OffsetCommits
 from penstock.cluster import hosting
 from penstock.cluster.core import commit, loading
 from penstock.cluster.core.agreement import MetadataLog
@@ -42,6 +45,7 @@ from penstock.log.segment import SegmentInfo
 from penstock.operations.call import IDEMPOTENT
 from penstock.schedule import schedule
 from penstock.schedule.recovery import Replay
+from penstock.wire.records import number_batch
 
 
 class Bug(NamedTuple):
@@ -404,6 +408,27 @@ def hold_nothing(*_: Any) -> Steps[None]:
     yield from ()
 
 
+def hold_no_offsets(*_: Any) -> None:
+    """Calls offsets stable that an open transaction may replace."""
+
+
+def commit_no_offsets(*_: Any) -> Steps[None]:
+    """Ends a transaction without its offsets."""
+    yield from ()
+
+
+def place_again(self: Placing, partition: Partition, sequence: int, batch: bytes, header: Any) -> None:
+    """A staged publish that goes on places also what is there."""
+    self.logs[partition.log] = None
+    ready = self._ready(partition.log.last_timestamp, batch, header)
+    number_batch(ready, self._producer_id, sequence)
+    self._publishing.append_staged(partition, ready, False)
+
+
+def no_version(*_: Any) -> None:
+    """Publishes a version of an application that was published before."""
+
+
 # The cache.
 
 
@@ -437,13 +462,13 @@ BUGS: dict[str, Bug] = {
     ),
     "takeover without dedup ids": Bug(40, [(core, "load_dedup_ids", forget_ids)], real=True, programs=True),
     "publish repeated without numbers": Bug(
-        40, [(router, "NOT_REPEATED", IDEMPOTENT)], real=True, programs=True
+        80, [(router, "NOT_REPEATED", IDEMPOTENT)], real=True, programs=True
     ),
     "coordinator that does not go on": Bug(
         40, [(Transactions, "adopt", ignore_decided)], real=True, programs=True
     ),
     "coordinator that aborts what was decided": Bug(
-        40, [(Transactions, "adopt", abort_decided)], real=True, programs=True
+        60, [(Transactions, "adopt", abort_decided)], real=True, programs=True
     ),
     "batch that is not verified": Bug(
         40, [(Participants, "verify", verify_nothing)], real=True, programs=True
@@ -451,6 +476,14 @@ BUGS: dict[str, Bug] = {
     "acks that are not kept for the commit": Bug(
         40, [(Participants, "hold", hold_nothing)], real=True, programs=True
     ),
+    "offsets called stable in a transaction": Bug(
+        40, [(OffsetCommits, "hold", hold_no_offsets)], real=True, programs=True
+    ),
+    "transaction without its offsets": Bug(
+        40, [(Participants, "commit", commit_no_offsets)], real=True, programs=True
+    ),
+    "staged batch placed again": Bug(40, [(Placing, "_append", place_again)], real=True, programs=True),
+    "version published again": Bug(40, [(Intents, "version", no_version)], real=True, programs=True),
     "ack before create": Bug(40, [(Commits, "_commit", ack_before_create)]),
     "next sequence after an unknown outcome": Bug(10, [(Commits, "_commit", next_after_unknown)]),
     "exists is success": Bug(40, [(commit, "decide", exists_is_success)]),

@@ -220,6 +220,11 @@ class RealBroker:
         cursor = self.core.state.any_topic(key[0]).partition(key[1]).groups.get(group)
         return -1 if cursor is None or cursor.commit is None else int(cursor.commit.metadata)
 
+    def committed(self, key: Key, group: str) -> int:
+        """The committed offset of a Kafka group; 0 if there is none."""
+        cursor = self.core.state.any_topic(key[0]).partition(key[1]).groups.get(group)
+        return 0 if cursor is None or cursor.commit is None else cursor.commit.offset
+
     def owes(self, key: Key) -> bool:
         """Are there outputs that are not published yet?"""
         partition = self.core.state.any_topic(key[0]).partitions.get(key[1])
@@ -298,6 +303,13 @@ class RealBroker:
         """Whether something waits for its commit, or for the end of a transaction."""
         partition = self.core.state.any_topic(key[0]).partition(key[1])
         return partition.log.high < partition.log.end or waits_for_decision(partition)
+
+    def is_ending(self) -> bool:
+        """Whether something that was decided here is not carried out yet."""
+        ledgers = self.core.transactions._ledgers
+        ending = any(known.is_ending for ledger in ledgers for known in ledger.by_name.values())
+        topics = self.core.state.topics.values()
+        return ending or any(topic.intents is not None and topic.intents.pending for topic in topics)
 
     def settled(self, key: Key) -> set[int]:
         partition = self.core.state.any_topic(key[0]).partition(key[1])
