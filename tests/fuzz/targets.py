@@ -43,8 +43,8 @@ from penstock.schedule import entries
 from penstock.schemas.formats import parse
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.registry import SchemaBook
+from penstock.transport.frames import LENGTH_BYTES, FrameSplitter
 from penstock.wire import native
-from penstock.wire.frames import LENGTH_BYTES, FrameSplitter
 from penstock.wire.headers import SCHEDULE_KIND
 from penstock.wire.kafka.codec import decode
 from penstock.wire.kafka.frames import message_begin, read_head

@@ -16,8 +16,8 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.testing import TestBroker
+from penstock.transport.frames import plain_frame
 from penstock.wire import native
-from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,

@@ -13,8 +13,8 @@ from tests.server.peer import HELLO
 from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.model.message import Message
 from penstock.operations.codec import wire_message
+from penstock.transport.frames import plain_frame
 from penstock.wire import native
-from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
     AckAndPublish,
     ExtendBody,

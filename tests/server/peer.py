@@ -8,8 +8,8 @@ from tests.server.process import PATIENCE_S, Server
 
 from penstock.errors import PenstockError
 from penstock.operations.codec import arguments_of, decode_answer
+from penstock.transport.frames import Frame, FrameSplitter
 from penstock.wire import native
-from penstock.wire.frames import Frame, FrameSplitter
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,

@@ -23,7 +23,7 @@ from tests.stalls import check_logged
 import penstock
 from penstock.errors import LimitReached
 from penstock.frontends.kqueue import opcodes as kqueue_opcodes
-from penstock.wire.frames import plain_frame
+from penstock.transport.frames import plain_frame
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import KafkaMessage

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
+from penstock.transport.frames import Frame, FrameSplitter, plain_frame
 from penstock.wire import native, native_bodies
-from penstock.wire.frames import Frame, FrameSplitter, plain_frame
 from penstock.wire.native import LeasedBatch, PublishOutcome
 
 uint32 = st.integers(0, 2**32 - 1)

@@ -26,8 +26,8 @@ from penstock.frontends.listener import Connections, OpenConnections
 from penstock.frontends.refusals import Refusals
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.transport.framed import FramedConnection
+from penstock.transport.frames import Frame, FrameSplitter
 from penstock.types import mypyc_attr
-from penstock.wire.frames import Frame, FrameSplitter
 
 LINGER_MS = 200  # A round trip, or a few.  (Tests set it.)
 LINGERS_MAX: Final = 25  # A client that does not read its last answer is cut after five seconds.

@@ -1,1 +1,1 @@
-"""What the client and the front ends share to exchange frames over asyncio."""
+"""Framed connections over asyncio, shared by the client and the front ends."""

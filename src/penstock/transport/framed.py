@@ -10,7 +10,7 @@ Subclasses: ``client/connections/connection.py``, and ``frontends/framed.py`` fo
 import asyncio
 from typing import Final, cast
 
-from penstock.wire.frames import FrameSplitter
+from penstock.transport.frames import FrameSplitter
 
 JOIN_BYTES_MAX: Final = 64 * 1024  # Larger writes are not joined: the copy costs more than a system call.
 

@@ -11,7 +11,7 @@ from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 from penstock.broker.queue.queues import CONNECTION_LOST
 from penstock.frontends.kqueue.session import PRIVATE
 from penstock.model.ids import message_uuid
-from penstock.wire.frames import plain_frame
+from penstock.transport.frames import plain_frame
 
 PUB, SUB, ACK, PING, DELIVERY = 1, 2, 3, 4, 5
 

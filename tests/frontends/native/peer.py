@@ -18,8 +18,8 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.operations.codec import arguments_of, decode_answer
+from penstock.transport.frames import Frame
 from penstock.wire import native
-from penstock.wire.frames import Frame
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,

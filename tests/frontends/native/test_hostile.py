@@ -8,8 +8,8 @@ import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
 from penstock.errors import FrameTooLarge, Overloaded, ProtocolViolation
+from penstock.transport.frames import plain_frame
 from penstock.wire import native
-from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import Hello, decode_error_frame, encode_body, encode_call
 from penstock.wire.records import encode_values
 

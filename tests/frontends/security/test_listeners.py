@@ -22,8 +22,8 @@ from penstock.frontends.kqueue import opcodes as kqueue_opcodes
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.server import NativeListener
 from penstock.model.access import Grant, Quota
+from penstock.transport.frames import plain_frame
 from penstock.wire import native
-from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import (
     Hello,
     OpenConsumer,

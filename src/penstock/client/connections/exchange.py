@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 
 from penstock.errors import FrameTooLarge
-from penstock.wire.frames import FrameSplitter
+from penstock.transport.frames import FrameSplitter
 from penstock.wire.native import ERROR, FRAME_BYTES_MAX, HEADER_BYTES, OK, UINT32_MAX, UNASKED, correlation_of
 from penstock.wire.native_bodies import decode_error_frame
 

@@ -11,7 +11,7 @@ from penstock.broker.steps import Arrival, Steps, Waiter
 from penstock.clock import Clock
 from penstock.errors import Closed, OutcomeUnknown, PenstockError
 from penstock.transport.framed import FramedConnection
-from penstock.wire.frames import FrameSplitter
+from penstock.transport.frames import FrameSplitter
 from penstock.wire.native import ERROR, FRAME_BYTES_MAX, HEADER_BYTES, OK, UINT32_MAX, correlation_of
 from penstock.wire.native_bodies import decode_error_frame
 

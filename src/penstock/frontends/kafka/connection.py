@@ -28,8 +28,8 @@ from penstock.frontends.framed import FramedListener, ServerConnection
 from penstock.frontends.kafka.call import Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import KafkaSession
+from penstock.transport.frames import LENGTH_BYTES, Frame
 from penstock.types import mypyc_attr
-from penstock.wire.frames import LENGTH_BYTES, Frame
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.frames import (

@@ -1,4 +1,4 @@
-"""The opcodes of KQueue's protocol; its frames are those of ``wire/frames.py``, and its bodies JSON."""
+"""The opcodes of KQueue's protocol; its frames are those of ``transport/frames.py``, and its bodies JSON."""
 
 from typing import Final
 

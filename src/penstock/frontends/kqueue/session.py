@@ -41,7 +41,7 @@ from penstock.frontends.security.identity import NOBODY
 from penstock.model.ids import message_uuid
 from penstock.model.info import GroupInfo, TopicInfo
 from penstock.model.message import Message, ReceivedMessage, received
-from penstock.wire.frames import plain_frame
+from penstock.transport.frames import plain_frame
 
 PRIVATE: Final = "kqueue-"  # Groups of single subscribers begin so.
 PRIVATE_FORM: Final = re.compile(f"{PRIVATE}[0-9a-f]{{32}}")  # 16 digits for the server, 16 for the session.

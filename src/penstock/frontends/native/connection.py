@@ -18,8 +18,8 @@ from typing import Protocol
 
 from penstock.errors import PenstockError
 from penstock.frontends.framed import FramedListener, ServerConnection
+from penstock.transport.frames import Frame
 from penstock.types import mypyc_attr
-from penstock.wire.frames import Frame
 from penstock.wire.native import HEADER_BYTES
 
 
