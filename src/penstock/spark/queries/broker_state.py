@@ -1,4 +1,4 @@
-"""The rows of the views ``__groups`` and ``__schedules``, asked from the broker.
+"""The rows of the views ``__groups`` and ``__schedules``, requested from the broker.
 
 Imports no PySpark: ``quick_answers.py`` uses them without Spark, ``broker_tables.py`` in its tasks.
 """
@@ -13,7 +13,7 @@ from penstock.api.broker import Broker
 from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.model.info import GroupInfo, ScheduledMessage
 
-SCHEDULED_MAX: Final = 1_000_000  # Messages of one topic that a broker is asked for.
+SCHEDULED_MAX: Final = 1_000_000  # Messages of one topic that are requested at most.
 TRIES: Final = 3
 _TEXT: Final = pa.string()
 _COUNT: Final = pa.int64()
@@ -38,7 +38,7 @@ SCHEDULES: Final = pa.schema(
 
 
 def group_rows(broker: Broker) -> Iterator[dict[str, Any]]:
-    """Every group of every topic; what is deleted meanwhile is passed over."""
+    """Every group of every topic; those that are deleted in the meantime are skipped."""
     for topic in broker.topics():
         try:
             groups = broker.groups(topic)
@@ -67,7 +67,7 @@ def _group_row(info: GroupInfo) -> dict[str, Any]:
 
 
 def schedule_rows(broker: Broker) -> Iterator[dict[str, Any]]:
-    """Every message that waits for its time."""
+    """Every scheduled message."""
     for topic in broker.topics():
         try:
             yield from map(_schedule_row, _scheduled(broker, topic))
@@ -76,8 +76,8 @@ def schedule_rows(broker: Broker) -> Iterator[dict[str, Any]]:
 
 
 def _scheduled(broker: Broker, topic: str) -> list[ScheduledMessage]:
-    """All of a topic's: the broker bounds its answer, and a part of it must not pass for all."""
-    for _ in range(TRIES):  # Between list and count one more may have come.
+    """All scheduled messages of a topic; an error if the broker's bounded answer has only a part."""
+    for _ in range(TRIES):  # Between list and count another may have been added.
         found = broker.scheduled(topic, SCHEDULED_MAX)
         waiting = broker.scheduled_count(topic)
         if waiting <= len(found):

@@ -73,7 +73,7 @@ class BrokerTableReader(DataSourceReader):
 
 
 def gap_rows(broker: Broker) -> Iterator[dict[str, Any]]:
-    """Every gap that a reader has skipped and written down."""
+    """Every gap that a reader has skipped and recorded."""
     try:
         partitions = broker.describe_topic(GAPS_TOPIC).partitions
     except TopicNotFound:

@@ -25,7 +25,7 @@ FETCH_BYTES: Final = 4 << 20
 
 
 def count_records(broker: Broker, topic: str, spans: Sequence[OffsetRange]) -> int | None:
-    """How many records some ranges of a topic have; None if it would take long, or offsets are missing."""
+    """The number of records in ranges of a topic; None if counting takes long, or offsets are missing."""
     described = {each.partition: each for each in broker.describe_topic(topic).partitions}
     history = LakeHistory(broker, None)
     logged: list[OffsetRange] = []
@@ -36,7 +36,7 @@ def count_records(broker: Broker, topic: str, spans: Sequence[OffsetRange]) -> i
             if where == "gap":
                 return None
             if where == "lake":
-                broker.peek(topic, 1)  # Files of the lake know of no permissions.
+                broker.peek(topic, 1)  # Files of the lake have no permissions.
                 count += _in_lake(history, part)
             else:
                 logged.append(part)

@@ -1,6 +1,6 @@
-"""Answers queries: on a session of this process, or on a warm one in another process.
+"""Runs queries: on a session of this process, or on a warm one in another process.
 
-    penstock sql ──┬── LocalEngine: Tables on a Spark session of its own, which takes some 20 s to start
+    penstock sql ──┬── LocalEngine: Tables on a new Spark session, which takes some 20 s to start
                    └── RemoteEngine (session/client.py) ── socket ──> SqlServer: a session that is warm
 
 Both give the same answers, because both are Spark (docs/decisions explains why there is no second engine).
@@ -23,7 +23,7 @@ class QueryEngine(Protocol):
     """Runs queries for a shell; every method raises ``QueryInvalid`` or ``QueryFailed`` with one sentence."""
 
     def ask(self, query: str, rows_max: int | None) -> QueryResult:
-        """Run one statement; of more rows than ``rows_max`` the result has the first."""
+        """Run one statement; the result has at most the first ``rows_max`` rows."""
         ...
 
     def names(self) -> list[str]:
@@ -48,6 +48,6 @@ class LocalEngine:
         return self._tables.names()
 
     def columns(self, name: str) -> list[ColumnInfo]:
-        escaped = name.replace("`", "``")  # Who asks over HTTP may run queries only, and they are checked.
+        escaped = name.replace("`", "``")  # HTTP callers may run queries only, which are checked.
         fields = self._tables.sql(f"select * from `{escaped}`").schema.fields
         return [ColumnInfo(field.name, field.dataType.simpleString()) for field in fields]

@@ -47,12 +47,12 @@ SCHEMA: Final = pa.schema([
     ("error", pa.string()), ("fingerprint", pa.string()), ("due", _TIME), ("target", pa.string()),
 ])  # fmt: skip
 ROWS: Final = 20_000  # In one batch of Arrow.
-INTERNAL_GROUPS: Final = ("__redrive",)  # A broker's own, which it does not list.
-NEVER_MS: Final = 1 << 53  # When what waits for its key is due.
+INTERNAL_GROUPS: Final = ("__redrive",)  # Internal groups, which the broker does not list.
+NEVER_MS: Final = 1 << 53  # When messages that wait for their key are due.
 
 
 def journal(spark: "SparkSession", address: Address, ranges: list[OffsetRange]) -> "DataFrame":
-    """The rows of these ranges, a task for each."""
+    """The rows of these ranges, with one task for each."""
     register(spark, JournalSource)
     reader = spark.read.format(NAME)
     return reader.options(**address.options, ranges=msgspec.json.encode(ranges).decode()).load()
@@ -81,7 +81,7 @@ class JournalReader(DataSourceReader):
         self._ranges = ranges
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each range that has something, and one if none has."""
+        """A task for each range that is not empty, but at least one."""
         return [InputPartition(part) for part in self._ranges if part.start < part.end] or [
             InputPartition(None)
         ]
@@ -93,7 +93,7 @@ class JournalReader(DataSourceReader):
 
 
 def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[OffsetRange]:
-    """All that the journals of a topic hold from a time on."""
+    """The ranges of a topic's journals from a time on."""
     begin = broker.offsets(topic, at, journal=True)
     end = broker.offsets(topic, "latest", journal=True)
     return [
@@ -102,7 +102,7 @@ def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[Offset
 
 
 def journal_rows(broker: "Broker", part: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The rows of a range; what the broker has deleted since is left out."""
+    """The rows of a range, without events that the broker has deleted since."""
     teller = _EventRows(part, group_names(broker, part.topic, part.partition))
     rows: list[dict[str, Any]] = []
     for record in _records(broker, part):
@@ -121,7 +121,7 @@ def group_names(broker: "Broker", topic: str, partition: int) -> dict[int, str]:
         try:
             names[broker.describe_group(topic, group).partitions[partition].journal_group] = group
         except GroupNotFound:
-            continue  # Deleted in this moment, or a group of the broker that it does not have here.
+            continue  # Deleted at this moment, or an internal group that does not exist here.
     return names
 
 
@@ -151,7 +151,7 @@ class _Lease:
     def __init__(self, event: events.Leased) -> None:
         self.attempt = event.attempt
         self.consumer = event.consumer
-        self.left = event.end - event.start  # Offsets that have no answer yet.
+        self.left = event.end - event.start  # Offsets that are not settled yet.
 
 
 class _EventRows:
@@ -160,10 +160,10 @@ class _EventRows:
     def __init__(self, part: OffsetRange, names: dict[int, str]) -> None:
         self._part = part
         self._names = names
-        self._leases: dict[tuple[int, int], _Lease] = {}  # Those that are not answered for.
+        self._leases: dict[tuple[int, int], _Lease] = {}  # The unsettled ones.
 
     def rows(self, record: Record) -> Iterator[dict[str, Any]]:
-        """The row of an event; none if it is not about messages."""
+        """The row of an event; None if it does not concern messages."""
         event = events.decode(record.value or b"")
         columns = self._columns(event)
         if columns is not None:
@@ -195,7 +195,7 @@ class _EventRows:
                 return _elsewhere(event)
 
     def _holder(self, event: events.Settled | events.GivenBack) -> dict[str, Any]:
-        """Attempt and consumer of the lease; a completely settled lease is forgotten."""
+        """Attempt and consumer of a lease, which is forgotten when it is completely settled."""
         lease = self._leases.get((event.group, event.lease))
         if lease is None:
             return {}
@@ -212,7 +212,7 @@ def _of_range(
 
 
 def _elsewhere(event: events.AnyEvent) -> dict[str, Any] | None:
-    """The row of an event that is not about a lease; None if there is none."""
+    """The row of an event without a lease; None if there is none."""
     match event:
         case events.Committed():
             start = event.previous if event.previous >= 0 else None

@@ -1,7 +1,7 @@
 """JSON in SQL: ``value:customer`` on topics without a schema, and variants as text in results.
 
 Spark's operator ``:`` extracts a field of a VARIANT, and refuses the binary columns ``value`` and ``key``
-of a topic.  ``parsing_json`` makes variants of them in the text of a query:
+of a topic.  ``parsing_json`` converts them to variants in the text of a query:
 
     select o.value:customer.name from orders o
     select try_parse_json(string(o.value)):customer.name from orders o

@@ -45,7 +45,7 @@ SCHEMA: Final = pa.schema([
     ("error_class", pa.string()), ("error", pa.string()), ("outputs", pa.string()),
 ])  # fmt: skip
 FORMAT: Final = "penstock_outcomes"
-UNKNOWN: Final = 255  # In the place of how a message was settled.
+UNKNOWN: Final = 255  # Instead of the way in which a message was settled.
 FAILURES: Final = (events.NACKED, events.TIMED_OUT, events.REJECTED)
 ROWS: Final = 65_536  # Of an Arrow batch.
 ATTEMPTS_MAX: Final = 255  # What a byte can hold.
@@ -60,7 +60,7 @@ class Outcomes:
     group: str
     numbers: set[int]  # Of the group in this journal; each recreation adds one.
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
-    outputs: dict[int, str | None] = field(default_factory=dict)  # None: they are several messages' together.
+    outputs: dict[int, str | None] = field(default_factory=dict)  # None: of several messages.
 
     def __post_init__(self) -> None:
         size = self.range.end - self.range.start
@@ -87,10 +87,10 @@ class Outcomes:
                 text = outputs_text(_sent(event.outputs)) if event.end - event.start == 1 else None
                 self.outputs |= dict.fromkeys(self._of(event), text)
             case _:
-                pass  # The others say nothing of how a message ended.
+                pass  # The others do not concern the outcome.
 
     def _of(self, event: events.Leased | events.GivenBack | events.Settled | events.Outbox) -> Iterable[int]:
-        """The offsets of an event that lie in the span."""
+        """The offsets of an event that lie in the range."""
         return range(max(event.start, self.range.start), min(event.end, self.range.end))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -120,7 +120,7 @@ class Outcomes:
 def read_outcomes(
     spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[OffsetRange]
 ) -> "DataFrame":
-    """The outcomes of some offsets in a group, as rows of ``SCHEMA``; none for what is not settled."""
+    """The outcomes of offsets in a group, as rows of ``SCHEMA``; unsettled offsets have none."""
     register(spark, OutcomeSource)
     encoded = msgspec.json.encode(ranges).decode()
     reader = spark.read.format(FORMAT).options(**address.options)
@@ -153,7 +153,7 @@ class OutcomeReader(DataSourceReader):
         self._ranges = ranges
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each range; one, with nothing to do, if there is none."""
+        """A task for each range; an empty one if there is none."""
         return [InputPartition(each) for each in self._ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -169,7 +169,7 @@ class OutcomeReader(DataSourceReader):
 
 
 def journal_events(address: Address, topic: str, partition: int) -> Iterator[events.AnyEvent]:
-    """All that the journal of a partition still has."""
+    """All events that the journal of a partition still has."""
     broker = broker_at(address)
     offset = broker.offsets(topic, "earliest", journal=True)[partition]
     while True:
@@ -195,11 +195,11 @@ def _sent(outputs: Iterable[events.Output]) -> Iterator[Sending]:
             for record in decode_batch(output.batch):
                 yield output.topic, record.key, record.value, record.headers
         except InvalidBatch:
-            continue  # A newer broker's; it cannot be compared.
+            continue  # Of a newer broker; it cannot be compared.
 
 
 def outputs_text(messages: Iterable[Sending]) -> str:
-    """Messages as text that is equal if and only if they are."""
+    """Messages as text; equal texts if and only if the messages are equal."""
     texts = []
     for topic, key, value, headers in messages:
         own = {name: _text(each) for name, each in headers if name not in ADDED}

@@ -1,14 +1,14 @@
-"""Finds in Spark's plan of a query what it needs of each topic: columns, and bounds of its rows.
+"""Derives from Spark's plan of a query the columns and the bounds of rows that it needs of each topic.
 
     Project [key]                                            columns {key, offset}
       Filter ((offset < 10) or (offset > 700))               bounds  offset < 10, offset > 700
         DataSourceV2ScanRelation [topic, partition, ...]
 
-Spark's optimizer has put the projections and conditions above each scan that belong to it.  A node
-that is not known needs all columns and rows of what is below it.  A topic that is read several times is
-read each time as far as any of them needs it, because all scans of a query share one source.
+Spark's optimizer has put the projections and conditions above each scan that belong to it.  An unknown node
+needs all columns and rows below it.  If a topic is scanned several times, each scan reads what any of them
+needs, because all scans of a query share one source.
 
-Spark plans the query once more afterwards.  ``now()`` is later then, so bounds above times have a margin.
+Spark plans the query again afterwards.  ``now()`` is then later, so upper bounds of times have a margin.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from penstock.spark.source.regions import EVERYWHERE, Region, both, either
 
 SOURCE: Final = "penstock"
 SCAN: Final = "DataSourceV2ScanRelation"
-PRUNING: Final = ("Project", "Aggregate")  # Of what is below them, they need what they name.
+PRUNING: Final = ("Project", "Aggregate")  # They need the columns that they name.
 MARGIN_US: Final = 60_000_000
 
-# What Spark calls a comparison, and the same with its sides swapped.
+# Spark's names of comparisons, and of those with swapped sides.
 COMPARISONS: Final = {
     "EqualTo": "EqualTo",
     "EqualNullSafe": "EqualNullSafe",
@@ -37,13 +37,13 @@ _UPPER: Final = ("LessThan", "LessThanOrEqual")
 
 
 class NeededPart(NamedTuple):
-    """What a query needs of one topic."""
+    """The part of one topic that a query needs."""
 
     columns: frozenset[str] | None = None  # None: all.
     region: Region = EVERYWHERE
 
     def with_other(self, other: "NeededPart") -> "NeededPart":
-        """What is needed by either of two scans."""
+        """The part that two scans need together."""
         columns = None if self.columns is None or other.columns is None else self.columns | other.columns
         return NeededPart(columns, either((self.region, other.region)))
 
@@ -52,7 +52,7 @@ ALL: Final = NeededPart()
 
 
 def needed_parts(plan: Any) -> dict[str, NeededPart]:
-    """By topic, what an optimized plan needs, as far as it is less than everything."""
+    """The parts that an optimized plan needs, by topic, if they are less than everything."""
     found: dict[str, NeededPart] = {}
     waiting: list[tuple[Any, NeededPart]] = [(plan, ALL)]
     while waiting:

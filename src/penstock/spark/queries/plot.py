@@ -22,12 +22,12 @@ from penstock.errors import ExtraMissing, QueryInvalid
 if TYPE_CHECKING:
     from penstock.spark.queries.query_result import QueryResult
 
-BARS_MAX: Final = 100  # More cannot be read, and a chart of them takes minutes.
+BARS_MAX: Final = 100  # More are illegible, and drawing them takes minutes.
 LABEL_CHARACTERS: Final = 24
 INCHES: Final = (8.0, 4.5)
 DOTS_PER_INCH: Final = 150
 COLOUR: Final = "#2563a8"
-POINTS_MARKED: Final = 60  # Up to so many points are worth a dot each.
+POINTS_MARKED: Final = 60  # Up to this many points are drawn as dots, too.
 
 
 def check(answer: "QueryResult") -> None:

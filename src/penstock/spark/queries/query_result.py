@@ -51,18 +51,18 @@ class QueryResult:
         return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
     def rows(self) -> list[Row]:
-        """All rows, as Python has them."""
+        """All rows, as Python values."""
         columns = [_values(column) for column in self.table.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
     def check_names(self) -> None:
-        """Raise if two columns are called the same, where each needs a name of its own."""
+        """Raise if two columns have the same name."""
         twice = [name for name in self.columns if self.columns.count(name) > 1]
         if twice:
             raise QueryInvalid(why=f"two columns are called {twice[0]!r}; rename one with AS")
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """The representation in a notebook."""
         shown = [
             ["null" if value is None else text_value(value) for value in row]
             for row in self.first(html.SHOWN_MAX).rows()
@@ -70,13 +70,13 @@ class QueryResult:
         return html.table(self.columns, shown, len(self) - len(shown))
 
     def write_parquet(self, out: IO[bytes]) -> None:
-        """All of it as one Parquet file."""
+        """Write the result as one Parquet file."""
         self.check_names()
         pq.write_table(self.table, out, compression="zstd")
 
 
 def result_of(frame: "DataFrame", rows_max: int | None = None) -> QueryResult:
-    """Run a query; of more rows than ``rows_max`` these are the first."""
+    """Run a query; the result has at most the first ``rows_max`` rows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -98,7 +98,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes for text, which Arrow would refuse to decode where it is none."""
+    """The type with bytes for text, because Arrow would refuse text that is not valid UTF-8."""
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_list(kind):
@@ -111,7 +111,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes a value of a type as we have it; None: nothing is to be done."""
+    """The converter for values of a type; None: they need no conversion."""
     if pa.types.is_string(kind):
         return _text
     if pa.types.is_list(kind):

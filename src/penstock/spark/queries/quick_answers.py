@@ -8,10 +8,9 @@
 
 CONDITIONS compare ``partition`` and ``offset`` with numbers, joined with ``and``.
 
-The answer has the rows, names and types that Spark gives.  Everything else, and every case
-in which that is not certain (the newest offset has no record; messages that are shown may be in
-the lake alone; a topic has the name of a view, or a schema, which a message may not match), is left
-to Spark: the result is None.
+The answer has the same rows, names and types as Spark's.  All other queries, and cases in which that is not
+certain (the newest offset has no record; messages may be only in the lake; a topic has the name of a view,
+or a schema, which a message may not match), are left to Spark: the result is None.
 """
 
 import re
@@ -42,7 +41,7 @@ _VIEW: Final = re.compile(
 )
 ROWS_MAX: Final = 1000
 FETCH_BYTES: Final = 1 << 20
-SEARCHED_MAX: Final = 64  # Times as many offsets as rows that are wanted: compaction leaves few of them.
+SEARCHED_MAX: Final = 64  # Offsets per requested row: compaction may have removed most of them.
 
 _TOPIC: Final = r"(?:`(?P<quoted>[^`]+)`|(?P<topic>\w+))"
 _CONDITION: Final = r"(partition|offset)\s*(<=|>=|=|<|>)\s*(\d{1,18})"
@@ -70,7 +69,7 @@ def quick_answer(broker: Broker, query: str) -> QueryResult | None:
 
 
 def _answer(broker: Broker, topic: str, match: re.Match[str]) -> QueryResult | None:
-    """The answer to a question about the messages of a topic."""
+    """The answer to a query on the messages of a topic."""
     if match.re is _NEWEST:
         return _newest(broker, topic)
     wanted = _wanted(broker, topic, match["where"] or "")
@@ -92,7 +91,7 @@ def _view(broker: Broker, name: str, limit: int | None) -> QueryResult | None:
 
 
 def _is_plain(broker: Broker, topic: str) -> bool:
-    """Is there such a topic, no other one of that name in SQL, and no schema?"""
+    """Whether there is such a topic, no other one of that name in SQL, and no schema."""
     if [each for each in broker.topics() if each.lower() == topic.lower()] != [topic]:
         return False
     return all(each.subject != value_subject(topic) for each in broker.schemas())
@@ -124,24 +123,24 @@ def _bounds(where: str, column: str) -> range:
 
 
 class Wanted(NamedTuple):
-    """The offsets that are asked for, and where the log of their partition starts."""
+    """The requested offsets, and the start of their partition's log."""
 
     range: OffsetRange
     log_start: int
 
     @property
     def is_in_log(self) -> bool:
-        """Whether none of them can be in the lake alone."""
+        """Whether none of them can be only in the lake."""
         return self.range.start >= self.log_start or not len(self.range)
 
     @property
     def logged(self) -> OffsetRange:
-        """Those that the log may have."""
+        """The offsets that the log may have."""
         return self.range.intersection(self.log_start, self.range.end)
 
 
 def _wanted(broker: Broker, topic: str, where: str) -> list[Wanted]:
-    """What conditions allow of each partition."""
+    """The offsets of each partition that the conditions allow."""
     starts = broker.offsets(topic, "earliest")
     partitions, offsets = _bounds(where, "partition"), _bounds(where, "offset")
     return [
@@ -154,7 +153,7 @@ def _wanted(broker: Broker, topic: str, where: str) -> list[Wanted]:
 
 
 def _count(broker: Broker, topic: str, wanted: list[Wanted]) -> QueryResult | None:
-    """How many messages there are, if that is quickly known."""
+    """The number of messages, if it can be determined quickly."""
     count = count_records(broker, topic, [each.range for each in wanted])
     if count is None:
         return None
@@ -162,7 +161,7 @@ def _count(broker: Broker, topic: str, wanted: list[Wanted]) -> QueryResult | No
 
 
 def _first(broker: Broker, wanted: list[Wanted], limit: int) -> QueryResult | None:
-    """Some messages, if the log has so many, or all there are."""
+    """The requested number of messages, if the log has them, or all there are."""
     batches: list[pa.RecordBatch] = []
     missing = limit
     logged = (rows for each in wanted for rows in _rows(broker, each.logged, ROW.names))
@@ -189,7 +188,7 @@ def _ordered(broker: Broker, wanted: list[Wanted], limit: int, *, newest: bool) 
 
 
 def _edge(broker: Broker, wanted: Wanted, limit: int, *, newest: bool) -> pa.Table | None:
-    """The first or last messages of a partition; None: too few of its offsets have one."""
+    """The first or last messages of a partition; None: too few of its offsets have messages."""
     span = wanted.logged
     for offsets in (limit, limit * SEARCHED_MAX):
         part = span.intersection(max(span.end - offsets, 0), span.end)

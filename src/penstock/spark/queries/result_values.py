@@ -1,4 +1,4 @@
-"""Values of a query's result as JSON has them, and as text.
+"""Converts values of a query's result to JSON and to text.
 
 Bytes are text, and ``\\xNN`` where they are not UTF-8; times are ISO 8601 with a ``Z``, or without if they
 have no time zone.
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value for JSON."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, datetime):
@@ -26,7 +26,7 @@ def json_value(value: Any) -> Any:
 
 
 def text_value(value: Any) -> str:
-    """A value as text, whatever it is."""
+    """Any value as text."""
     if isinstance(value, list | dict):
         return json.dumps(json_value(value), ensure_ascii=False)
     plain = json_value(value)

@@ -128,7 +128,7 @@ class Tables:
         if spark.conf.get(BINARY_STYLE, None) is None:
             spark.conf.set(BINARY_STYLE, BINARY_AS_TEXT)
 
-    # What there is.
+    # Names.
 
     def names(self) -> list[str]:
         """Every name that a query may use, sorted."""
@@ -157,7 +157,7 @@ class Tables:
             makers[topic] = partial(self._messages, topic)
         return makers
 
-    # Making them.
+    # Creating views.
 
     def create(self) -> None:
         """Create or replace all views, except for names that differ only in case."""
@@ -210,7 +210,7 @@ class Tables:
         self._made.add(name)
 
     def _needed_by(self, frame: "DataFrame") -> "dict[str, NeededPart]":
-        """What a query needs of large topics, if that is less than everything."""
+        """The parts of large topics that a query needs, if less than everything."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -226,11 +226,11 @@ class Tables:
             with unlogged():
                 parts = needed_parts(frame._jdf.queryExecution().optimizedPlan())  # noqa: SLF001
         except (PySparkException, Py4JError):
-            return {}  # Running it will say why.
+            return {}  # Running the query reports the error.
         return {topic: part for topic, part in parts.items() if topic in large}
 
     def _forget(self) -> None:
-        """Drop the views of the previous query: what was empty then may not be now."""
+        """Drop the views of the previous query, because new messages may have arrived."""
         self._topics.clear()
         while self._made:
             self._spark.catalog.dropTempView(self._made.pop())
@@ -247,7 +247,7 @@ class Tables:
         part = self._needed.get(topic)
         if part is None or part.columns is None:
             return reader.schema(table_ddl(COLUMNS, fields)).load()
-        wanted = part.columns or {"offset"}  # Something has to say how many rows there are.
+        wanted = part.columns or {"offset"}  # One column is needed for the number of rows.
         own, others = (
             {name: each for name, each in of.items() if name in wanted} for of in (COLUMNS, fields)
         )
@@ -300,7 +300,7 @@ def rewritten(query: str, error: Exception) -> str:
 
 
 def with_nulls(rows: "DataFrame", columns: Mapping[str, str]) -> "DataFrame":
-    """Rows with all of some columns; those that they do not have are null, so names mean what they did."""
+    """Rows with all of these columns; missing ones are null, so that names keep their meaning."""
     from pyspark.sql import functions
 
     there = set(rows.columns)
@@ -315,7 +315,7 @@ def with_nulls(rows: "DataFrame", columns: Mapping[str, str]) -> "DataFrame":
 
 
 def _is_large(broker: "Broker", topic: str) -> bool:
-    """Whether reading only a part of a topic is worth planning a query twice."""
+    """Whether a topic is large enough to plan a query twice in order to read only a part."""
     partitions = broker.describe_topic(topic).partitions
     return (
         any(each.start for each in partitions) or sum(each.bytes for each in partitions) >= NARROWED_BYTES_MIN
@@ -323,7 +323,7 @@ def _is_large(broker: "Broker", topic: str) -> bool:
 
 
 def _lake_tables(lake: str) -> dict[str, str]:
-    """By name, where the tables of the lake are: those that pipelines made, and of topics that are gone."""
+    """The locations of lake tables by name: those of pipelines, and those of deleted topics."""
     if not lake:
         return {}
     from penstock.spark.lake import storage  # Only now: it loads PyArrow.

@@ -1,7 +1,7 @@
-"""Python's values as an Arrow array of a type: in bulk, and value by value where a form differs.
+"""Converts Python values to an Arrow array: in bulk, or one by one where a representation differs.
 
-The libraries give dates, times, decimals and UUIDs as objects, JSON gives them as text.  Whatever a column
-of text gets that is none is written as JSON.  A value that does not fit raises one of ``UNFIT``.
+The libraries give dates, times, decimals and UUIDs as objects, JSON gives them as text.  In a column of
+text, other values are written as JSON.  A value that does not fit raises one of ``UNFIT``.
 """
 
 import datetime
@@ -27,7 +27,7 @@ def field_array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _fitted(value: Any, kind: pa.DataType) -> Any:
-    """A value in the form that Arrow takes for a type."""
+    """A value in the form that Arrow accepts for a type."""
     if value is None:
         return None
     for matches, fit in _FITS:

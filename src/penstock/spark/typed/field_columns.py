@@ -18,7 +18,7 @@ from penstock.errors import InvalidValue
 from penstock.schemas.formats import ParsedSchema
 
 PREFIX: Final = "value_"
-INVALID: Final = "invalid"  # The column that says why a value is not one of the schema.
+INVALID: Final = "invalid"  # The column with the reason why a value does not match the schema.
 
 _SIMPLE: Final = {
     "void": pa.null(),
@@ -57,7 +57,7 @@ def field_columns(schema: ParsedSchema, taken: Iterable[str]) -> dict[str, Field
         while name.lower() in used:
             name = PREFIX + name
         used.add(name.lower())
-        found[name] = FieldColumn(field, "string" if kind == "void" else kind)  # Spark stores no void.
+        found[name] = FieldColumn(field, "string" if kind == "void" else kind)  # Spark cannot store void.
     return found
 
 

@@ -3,8 +3,8 @@
     driver:  topic_schema(broker, topic) ── with the reader ──> executor:  .parsed(), written_with(id)
 
 The version that a query is planned with is sent along with everything it refers to, so all tasks of a
-query, and a stream until it is restarted, read by the same one.  The versions that values were written
-with are asked for by their ids when they are first seen, and kept: an id never means another schema.
+query, and a stream until it is restarted, read by the same one.  The versions that values were written with
+are requested by id when they are first seen, and cached: the schema of an id never changes.
 """
 
 import os
@@ -38,7 +38,7 @@ class TopicSchema:
 
 
 def topic_schema(broker: "Broker", topic: str) -> TopicSchema | None:
-    """The schema that the values of a topic have now; None: they have none."""
+    """The current schema of a topic's values; None if there is none."""
     try:
         return _with_references(broker, broker.schema(value_subject(topic)), 0)
     except SubjectNotFound:

@@ -29,7 +29,7 @@ WHY_MAX: Final = 500  # Characters of a reason: an error may quote the whole val
 
 
 class TypedRows:
-    """What one reader does with the values of a typed topic."""
+    """Decodes the values of a typed topic for one reader."""
 
     def __init__(self, planned: ParsedSchema, columns: Mapping[str, FieldColumn], known: Known) -> None:
         self._values = written_values(planned, known)
@@ -37,7 +37,7 @@ class TypedRows:
         self._wanted = [(column.field, column.arrow) for column in columns.values()]
 
     def columns(self, blobs: pa.Array) -> tuple[dict[str, pa.Array], list[str | None]]:
-        """The columns, and for each row why it is invalid: then all its fields are null."""
+        """The columns, and for each invalid row the reason; all its fields are null."""
         values, reasons = self._read(blobs)
         try:
             arrays = self._values.columns(values, self._wanted)
@@ -47,7 +47,7 @@ class TypedRows:
         return dict(zip(self._names, arrays, strict=True)), reasons
 
     def _read(self, blobs: pa.Array) -> tuple[list[Any], list[str | None]]:
-        """Values, and for each why there is none."""
+        """The values, and the reasons for missing ones."""
         reasons: list[str | None] = [None] * len(blobs)
         with suppress(Mismatch):
             values = self._values.read_all(blobs)

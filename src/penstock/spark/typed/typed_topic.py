@@ -1,4 +1,4 @@
-"""A typed topic as a reader sees it: its schema, and the columns beside those of every topic.
+"""A typed topic for a reader: its schema, and its columns besides those of every topic.
 
     partition, offset, timestamp, key, value, ...    as in every topic; the value as it was published
     customer, total, ...                             the fields of the value

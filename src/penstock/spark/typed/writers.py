@@ -42,7 +42,7 @@ class Writers:
     def common(self, blobs: pa.Array, width: int) -> tuple[Any, list[bytes]] | None:
         """The schema that all values of a batch were written with, and the values without their frames.
 
-        ``width`` is how long their frames are.  None: there are several schemas or frames, or tombstones.
+        ``width`` is the length of their frames.  None: there are several schemas or frames, or tombstones.
         """
         if blobs.null_count or not len(blobs):
             return None

@@ -1,4 +1,4 @@
-"""A value, of whatever version of the schema, read as the version that a query was planned with.
+"""Reads values of any version of the schema as the version that a query was planned with.
 
     framed     magic byte 0 and the id of the schema it was written with (``wire/schema_framing.py``)
     plain      anything else: written with the planned version
@@ -7,10 +7,10 @@
     Protobuf       parsed with the planned version, so fields are found by their numbers
     JSON Schema    validated by the version it was written with; fields are found by their names
 
-A value of which that is not possible raises ``Mismatch``.
+A value that cannot be read raises ``Mismatch``.
 
-Most batches have values of one schema that are all good: ``read_all`` reads those in a loop without
-anything else in it, and gives up at the first value that is not.  ``read`` reads any value.
+Most batches have only valid values of one schema: ``read_all`` reads those in a tight loop, and gives up at
+the first other value.  ``read`` reads any value.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ Wanted = Sequence[tuple[str, pa.DataType]]  # Fields, and the types of their col
 
 
 class WrittenValues(Protocol):
-    """What reads values of one kind of schema."""
+    """Reads values of one kind of schema."""
 
     def read(self, data: bytes) -> Any:
         """The value of some bytes; raises ``Mismatch``."""
         ...
 
     def read_all(self, blobs: pa.Array) -> list[Any] | None:
-        """The values of a batch in which there is nothing special; None, or ``Mismatch``, if there is."""
+        """The values of a plain batch; None, or ``Mismatch``, for any other."""
         ...
 
     def columns(self, values: list[Any], wanted: Wanted) -> list[pa.Array]:
@@ -44,7 +44,7 @@ class WrittenValues(Protocol):
 
 
 def written_values(planned: ParsedSchema, known: Known) -> WrittenValues:
-    """What reads values as the planned version."""
+    """The reader of values as the planned version."""
     writers = Writers(planned, known)
     if planned.kind == "AVRO":
         return _AvroValues(writers)

@@ -1,7 +1,7 @@
 """Runs queries on a warm Spark session of another process on this machine (``server.py``).
 
-Results come as Arrow and are held completely, as those of a session of one's own.  A connection
-that the server has closed because it was idle is opened again; closing it cancels its query.
+Results arrive as Arrow and are held completely in memory, as with a local session.  A connection that the
+server closed because it was idle is reopened; closing a connection cancels its query.
 """
 
 import socket
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def connected_engine(paths: Iterable[str], address: Address) -> "RemoteEngine | None":
-    """An engine at the first of these sockets that a process listens on, if there is one."""
+    """An engine at the first of these sockets on which a process listens, if there is one."""
     for path in paths:
         engine = RemoteEngine(path, address)
         try:
@@ -54,7 +54,7 @@ class RemoteEngine:
         except OSError:
             connection.close()
             raise
-        if not is_same_user(connection):  # Others may have written the path; they do not get our key.
+        if not is_same_user(connection):  # It must not get our key.
             connection.close()
             raise PermissionError(f"{self._path} belongs to another user")
         connection.settimeout(None)  # A query may take long; the server has a limit.
@@ -65,7 +65,7 @@ class RemoteEngine:
 
     def close(self) -> None:
         if self._socket is not None:
-            with suppress(OSError):  # What was not sent yet is not to be.
+            with suppress(OSError):  # Discard what was not sent yet.
                 self._out.close()
             self._incoming.close()
             self._socket.close()
@@ -93,7 +93,7 @@ class RemoteEngine:
         return [ColumnInfo(*each) for each in reply.columns]
 
     def _again_if_closed(self, work: Callable[[], T]) -> T:
-        """Queries change nothing, so one whose connection was closed is run again, once."""
+        """Retry once if the connection was closed, because queries change nothing."""
         if self._socket is not None:
             try:
                 return work()
@@ -111,7 +111,7 @@ class RemoteEngine:
             raise QueryFailed(why="the process that keeps Spark running has ended; try again") from error
 
     def _request(self, request: wire.Request) -> wire.Reply:
-        with suppress(BrokenPipeError):  # A server that refuses may have said why and left.
+        with suppress(BrokenPipeError):  # A server that refuses may have sent the reason before it closed.
             protocol.send(self._out, request)
         reply: wire.Reply = protocol.receive(self._incoming, wire.REPLIES)
         if isinstance(reply, wire.Refused):

@@ -1,4 +1,4 @@
-"""Messages and results (``wire/sql.py``) on the stream of a socket, for threads that wait."""
+"""Sends and receives messages and results (``wire/sql.py``) on a blocking socket."""
 
 import io
 from typing import Any, BinaryIO, Final, TypeVar
@@ -49,7 +49,7 @@ class _Pieces(io.RawIOBase):
 
 
 class ResultPieceWriter(io.BufferedWriter):
-    """A file whose content is sent in pieces; ``finish`` says that it is complete."""
+    """A file whose content is sent in pieces; ``finish`` marks its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__(_Pieces(stream), PIECE_BYTES)
@@ -90,7 +90,7 @@ class _Joined(io.RawIOBase):
 
 
 class ResultPieceReader(io.BufferedReader):
-    """The content of a result; ``EOFError`` if the other side has left before its end."""
+    """The content of a result; ``EOFError`` if the other side disconnects before its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__(_Joined(stream), PIECE_BYTES)

@@ -1,9 +1,10 @@
-"""Restricts what callers on other machines may do with a Spark session of this one.
+"""Restricts remote callers of a Spark session on this machine.
 
-Spark's SQL is made for people who have the machine: it reads files (``select * from text.`/etc/hosts```),
-runs programs (``transform ... using``), calls methods of Java (``reflect``), changes settings, and puts
-settings and variables of the environment, passwords too, in the place of ``${...}`` in a query.  For
-a caller of the HTTP API all of this is off, and what is not known to be harmless is off, too:
+Spark's SQL is made for trusted users of the machine: it reads files (``select * from
+text.`/etc/hosts```), runs programs (``transform ...
+using``), calls methods of Java (``reflect``), changes settings, and replaces ``${...}`` in a query by
+settings and environment variables, including passwords.  For callers of the HTTP API all of this is
+disabled, as is everything that is not known to be harmless:
 
     statements    queries only, which consist of ``NODES``
     files         not as tables (``runSQLOnFiles``)

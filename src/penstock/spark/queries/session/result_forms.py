@@ -4,7 +4,7 @@
     json     {"columns": [{"name": "key", "type": "binary"}], "rows": [["anna"], ...], "truncated": false}
     csv      with a header line; nulls as empty fields
 
-Rows of JSON are lists, because two columns may have the same name.  Whole numbers that many readers of JSON
+Rows of JSON are lists, because two columns may have the same name.  Integers that many readers of JSON
 would round are text.  Rows are converted ``ROWS_AT_ONCE`` at a time: the memory is that of the Arrow table.
 """
 
@@ -59,7 +59,7 @@ def _write_json(result: QueryResult, out: IO[bytes], *, truncated: bool) -> None
 
 
 def _parts(result: QueryResult) -> Iterator[list[Row]]:
-    """The rows, so many at a time; one part at least."""
+    """The rows in parts, at least one."""
     for start in range(0, max(len(result), 1), ROWS_AT_ONCE):
         yield QueryResult(result.table.slice(start, ROWS_AT_ONCE)).rows()
 

@@ -4,13 +4,14 @@
                       │
                       └── watches the socket meanwhile: closed, or too slow ──> cancel the query's jobs
 
-Sessions share one Spark context, so what takes long (JVM, Python workers, class loading, code generation) is
-paid once; ``warm_up`` pays it before the first caller.
+Sessions share one Spark context, so the cost of the start (JVM, Python workers, class loading, code
+generation) is paid once, and ``warm_up`` pays it before the first caller.
 
-Whose permissions a query has: those of the caller, who sends its address and credentials.  Credentials of
-this process must not stand in for missing ones, so its environment may not contain any when Spark starts
-(``forget_credentials``).  The socket has mode 0600, and callers of other users are refused.  The HTTP API of
-the server is such a caller, on behalf of others elsewhere: its sessions are restricted (``restricted.py``).
+A query has the permissions of the caller, who sends the address of the broker and credentials.  Credentials
+of this process must not replace missing ones, so its environment may not contain any when Spark starts
+(``forget_credentials``).  The socket has mode 0600, and callers of other users are refused.  The HTTP API
+of the server is such a caller, on behalf of others elsewhere: its sessions are restricted
+(``restricted.py``).
 
 Sessions also share Spark's catalog, so a statement that would change it is refused: callers could see
 each other's tables.  Queries, temporary views, EXPLAIN, SHOW and DESCRIBE are not affected.
@@ -59,7 +60,7 @@ logger = logging.getLogger("penstock.spark")
 CONNECTIONS_MAX: Final = 16
 QUERY_S_MAX: Final = 600.0
 ROWS_MAX: Final = 5_000_000
-IDLE_S: Final = 600.0  # A client reconnects by itself.
+IDLE_S: Final = 600.0  # Clients reconnect automatically.
 CANCEL_S: Final = 5.0  # How long the caller of a query that was cancelled waits for its end.
 STUCK_S: Final = 300.0  # How long others wait; planning a query takes seconds on a busy machine.
 LOOK_S: Final = 0.25  # How often a running query's connection is looked at, if nothing happens on it.
@@ -78,7 +79,7 @@ T = TypeVar("T")
 
 
 def forget_credentials() -> None:
-    """Take the key of this process out of its environment, before Spark and its workers inherit it."""
+    """Remove the key from the environment of this process, before Spark and its workers inherit it."""
     os.environ.pop(KEY_VARIABLE, None)
 
 
@@ -113,7 +114,7 @@ class SqlServer:
         self.path.unlink(missing_ok=True)
 
     def warm_up(self, address: Address) -> None:
-        """Run a query of each kind, so that the first caller does not wait for Spark's own start."""
+        """Run a query of each kind, so that the first caller does not wait for Spark's initialisation."""
         engine = LocalEngine(Tables(self._spark.newSession(), address))
         engine.ask("select count(*) from __groups", 1)
         topics = [name for name in engine.names() if "__" not in name]
@@ -140,7 +141,7 @@ class SqlServer:
 
     def _serve(self, connection: socket.socket, name: str) -> None:
         with connection:
-            if not is_same_user(connection):  # Not every system looks at the mode of a socket.
+            if not is_same_user(connection):  # Not every system checks the mode of a socket.
                 return
             if not self._slots.acquire(blocking=False):
                 with connection.makefile("wb") as out:
