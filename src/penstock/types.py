@@ -80,6 +80,10 @@ _UNIT_BYTES: Final = {
     "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
 }  # fmt: skip
+_PASSWORD: Final = re.compile(r"\A((?:[\w+.-]+://)?[^:@/]*):.*@", re.DOTALL)
+_SECRET_OPTION: Final = re.compile(
+    r"([?&][^=&]*(?:password|secret|key|token|signature|sas)[^=&]*=)[^&]*", re.IGNORECASE
+)
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|B)")
 
 
@@ -164,6 +168,14 @@ def size_text(number: int) -> str:
         if number and number % _UNIT_BYTES[unit] == 0:
             return f"{number // _UNIT_BYTES[unit]}{unit}"
     return str(number)
+
+
+def shown_url(url: str) -> str:
+    """A URL for people and logs: without its password, and without options that may be secrets.
+
+    Wrong ones are shown, too, so it is not parsed as a valid one.
+    """
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
 def instant_ms(name: str, value: Instant) -> int:

@@ -25,6 +25,16 @@ def test_every_setting_is_shown_with_its_value_and_its_origin(
     assert "topic.partitions 6 default" in done.lines
 
 
+def test_passwords_of_stores_are_not_shown(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = "postgresql://anna:hidden@db.example.com/penstock?sslmode=require&sslpassword=hidden"
+    (tmp_path / "penstock.toml").write_text(f'[cluster]\nname = "shop"\nnode = 1\nstore = "{store}"\n')
+
+    done = cli("config", "show", "--changed", "-o", "json", "--config", str(tmp_path / "penstock.toml"))
+
+    assert "postgresql://anna:***@db.example.com/penstock?sslmode=require&sslpassword=***" in done.out
+    assert "hidden" not in done.out
+
+
 def test_nothing_was_changed(cli: Cli) -> None:
     done = cli("config", "show", "--changed")
 

@@ -180,10 +180,20 @@ def test_options_of_a_bucket_are_checked(monkeypatch: pytest.MonkeyPatch) -> Non
         open_store("s3://bucket/x?endpoint", SystemClock())
 
 
-def test_credentials_are_not_in_messages() -> None:
-    with pytest.raises(StoreUnavailable) as raised:
-        open_store("postgresql://anna:secret@127.0.0.1:1/x", SystemClock())
-    assert "secret" not in str(raised.value)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://anna:hidden@127.0.0.1:1/x",
+        "etcd://anna:hid@den@127.0.0.1:1/x",
+        "s3://anna:hidden@bucket/x?region",
+        "s3://bucket/x?aws_secret_access_key=hidden&region",
+        "redis://:hidden@127.0.0.1/x?password=hidden",
+    ],
+)
+def test_credentials_are_not_in_messages(url: str) -> None:
+    with pytest.raises((StoreUnavailable, StoreRefused, InvalidValue)) as raised:
+        open_store(url, SystemClock()).get("x")
+    assert "hid" not in str(raised.value)
 
 
 def test_a_directory_takes_the_first_objects_of_a_folder_at_the_same_time(tmp_path: Path) -> None:

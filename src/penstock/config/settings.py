@@ -21,7 +21,7 @@ from penstock.config.backoff import Backoff
 from penstock.config.broker import GroupSettings, backoff_text, durability_name, start_text
 from penstock.config.server import ServerConfig
 from penstock.errors import InvalidValue
-from penstock.types import duration_ms, duration_text, size_bytes, size_text
+from penstock.types import duration_ms, duration_text, shown_url, size_bytes, size_text
 
 PREFIX: Final = "PENSTOCK_"
 NONE: Final = "none"  # TOML has no null; it means no limit, forever or never.
@@ -107,7 +107,7 @@ class Setting:
             return duration_text(value)
         if "bytes" in self.field:
             return size_text(value)
-        return _shown_backoff(value) if self.field == "backoff" else str(value)
+        return _shown_backoff(value) if self.field == "backoff" else shown_url(str(value))
 
 
 def type_of(setting: Setting) -> type[msgspec.Struct]:

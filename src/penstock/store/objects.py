@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from penstock.errors import ExtraMissing, StoreRefused, StoreUnavailable
 from penstock.store.base import OBJECT_BYTES_MAX, REQUEST_S, check_name
+from penstock.types import shown_url
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfss")
 CONNECT_S: Final = 5
@@ -32,18 +33,20 @@ class ObjectStore:
         except ModuleNotFoundError:
             raise ExtraMissing(what="obstore", extra="cluster") from None
         parts = urlsplit(url)
-        self.url = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        address = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        self.url = shown_url(address)
         try:
             options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
         except ValueError:
-            why = f"write the options as ?region=eu-central-1&endpoint=..., not {parts.query!r}"
+            written = shown_url(f"?{parts.query}")
+            why = f"write the options as ?region=eu-central-1&endpoint=..., not {written!r}"
             raise StoreRefused(store=self.url, why=why) from None
         self._obstore: Any = obstore
         allow_http = options.pop("allow_http", "") == "true" or "http://" in options.get("endpoint", "")
         try:
             from_url: Any = services.from_url  # Its overloads want the options of one service.
             self._store: Any = from_url(
-                self.url.rstrip("/"),
+                address.rstrip("/"),
                 config=options,
                 client_options={
                     "timeout": timedelta(seconds=REQUEST_S),

@@ -11,6 +11,7 @@ from penstock.store.directory import DirectoryStore
 from penstock.store.etcd import EtcdStore
 from penstock.store.objects import ObjectStore
 from penstock.store.postgresql import PostgresqlStore
+from penstock.types import shown_url
 
 EXAMPLES: Final = (
     "file:///var/lib/penstock, s3://bucket/path, gs://, az://, postgresql://host/db or etcd://host:2379"
@@ -29,4 +30,4 @@ def open_store(url: str, clock: Clock) -> Store:
             return EtcdStore(url)
         case scheme if scheme in objects.SCHEMES and parts.netloc:
             return ObjectStore(url)
-    raise InvalidValue(name="store", value=url, why=f"use {EXAMPLES}")
+    raise InvalidValue(name="store", value=shown_url(url), why=f"use {EXAMPLES}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidValue
+from penstock.types import shown_url
 
 DEFAULT_PORT: Final = 7070
 PORT_MAX: Final = 65_535
@@ -52,5 +53,6 @@ def _in_url(url: Any) -> list[ServerAddress]:
         if match is not None
     ]
     if len(found) < len(matches) or not all(1 <= address.port <= PORT_MAX for address in found):
-        raise InvalidValue(name="url", value=url, why="write it like 'penstock://127.0.0.1:7070'")
+        value = shown_url(url) if isinstance(url, str) else url
+        raise InvalidValue(name="url", value=value, why="write it like 'penstock://127.0.0.1:7070'")
     return found
