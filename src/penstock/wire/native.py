@@ -4,7 +4,7 @@
     opcode | length (u32)  | correlation | the rest of the body ...
              └ of the body ┘ └── a Penstock body begins with it ──
 
-Both sides split a stream into frames with ``frames.py``.  Encoders return whole frames;
+Both sides split a stream into frames with ``transport/frames.py``.  Encoders return whole frames;
 decoders take a body including the correlation id, and raise ``ProtocolViolation``
 if it is invalid: bytes from a network never cause any other error.
 
