@@ -82,6 +82,13 @@ def test_the_table_says_where_another_is_better() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("load", "busy"), [(0.3, False), (35.0, True), (None, False)])
+def test_the_page_says_that_the_machine_was_busy(load: float | None, busy: bool) -> None:
+    page = report.page(Outcome([figures("nats", 20)], {}, MACHINE | {"load": load}, {}))
+
+    assert (report.BUSY in page) == busy
+
+
 def test_less_time_is_better() -> None:
     lines = table(figures("penstock-postgresql", 1, "failover"), figures("rabbitmq", 0.5, "failover"))
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.cluster.peers import report
@@ -59,7 +59,9 @@ def measure(
             break
         for candidate in present:
             try:
-                figures += one_round(candidate, sizes, number + 1)
+                for each in one_round(candidate, sizes):
+                    figures.append(each)
+                    print(f"{number + 1} {report.line(each)}", file=sys.stderr, flush=True)
             except Exception as error:  # noqa: BLE001 - the others go on, and the page says it.
                 last = (str(error).strip() or repr(error)).splitlines()[-1]
                 notes[f"{candidate.name}, round {number + 1}"] = f"failed: {last}"
@@ -67,18 +69,14 @@ def measure(
     return figures, notes
 
 
-def one_round(candidate: Candidate, sizes: Sizes, number: int) -> list[Figures]:
+def one_round(candidate: Candidate, sizes: Sizes) -> Iterator[Figures]:
     """Everything, on three new nodes."""
-    made: list[Figures] = []
     with (
         tempfile.TemporaryDirectory(prefix="cluster-peers-", ignore_cleanup_errors=True) as directory,
         candidate.start(Path(directory)) as cluster,
     ):
         for run in RUNS.values():
-            for each in run(candidate, cluster, sizes):
-                made.append(each)
-                print(f"{number} {report.line(each)}", file=sys.stderr, flush=True)
-    return made
+            yield from run(candidate, cluster, sizes)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -181,6 +181,6 @@ WORKS = {
     "publish": "batched publish, one producer",
     "singles": "64 producers, one message at a time each",
     "consume": "consume, each message acked",
-    "failover": "`kill -9` of the node that acknowledges: longest time without an acknowledgement",
+    "failover": "fail-over: longest time without an acknowledgement",
 }
 UNITS = {"failover": "s"}  # Else messages a second.

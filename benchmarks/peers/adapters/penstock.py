@@ -8,13 +8,14 @@ from benchmarks.peers.adapter import Adapter, Received, Token
 
 BATCH = 1000
 PREFETCH = 2000
+PATIENCE = "60s"  # As the others, when a node of a cluster is killed.
 
 
 class PenstockAdapter(Adapter):
     """Modes: fsync, os, memory (a topic's durability)."""
 
     def __init__(self, address: str, mode: str) -> None:
-        self._broker = penstock.connect(address)
+        self._broker = penstock.connect(address, request_timeout=PATIENCE)
         self._mode = mode
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
