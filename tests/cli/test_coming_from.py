@@ -60,7 +60,7 @@ def test_the_commands_work(system: str, server: Server, tmp_path: Path) -> None:
 
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
