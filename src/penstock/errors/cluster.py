@@ -40,7 +40,7 @@ class StoreUnavailable(UnavailableError):
 
     Cause: the store is down, overloaded or unreachable from this machine.
     Do: check the store and the network.  A node that has started repeats the request until it knows
-        the outcome; nothing is acknowledged meanwhile.
+        the outcome; until then nothing is acknowledged.
     """
 
     code = "STORE_UNAVAILABLE"
@@ -55,7 +55,7 @@ class StoreRefused(RequestError):
     """The store answered, and refused the request.
 
     Cause: wrong credentials, missing rights, a bucket or database that does not exist, or an invalid option.
-    Do: correct what the message names; ``penstock cluster probe URL`` checks a store without a cluster.
+    Do: correct the named problem; ``penstock cluster probe URL`` checks a store without a cluster.
     """
 
     code = "STORE_REFUSED"
@@ -65,7 +65,7 @@ class StoreRefused(RequestError):
 
 
 class StoreUnsafe(RequestError):
-    """The store does not keep what a cluster relies on, so acknowledged messages could be lost.
+    """The store breaks a guarantee that a cluster relies on, so acknowledged messages could be lost.
 
     Cause: two writers created the same name, a write was not visible to the next read, or PostgreSQL has no
         synchronous standby.
@@ -134,7 +134,7 @@ class ClusterLeft(RequestError):
 class ClusterRunning(RequestError):
     """A node of the cluster is running, so the cluster cannot be turned back into a data directory.
 
-    Cause: a node was not stopped, or was started meanwhile.
+    Cause: a node was not stopped, or has been started again.
     Do: stop all nodes with SIGTERM, and repeat the command.
     """
 
@@ -225,7 +225,7 @@ class NodeRunning(RequestError):
 
 
 class NodeUnfit(RequestError):
-    """A node cannot be used for what was asked.
+    """A node cannot be used for the request.
 
     Cause: a partition was to move to a node that is stopped or being drained, or the only node that may own
         partitions was to be drained.
@@ -247,7 +247,7 @@ class PartitionMoved(RequestError):
 
     code = "PARTITION_MOVED"
     sentence = (
-        "partition {partition} of topic {topic!r} went to node {owner} meanwhile; look at the owners again"
+        "partition {partition} of topic {topic!r} has moved to node {owner}; check the owners, and try again"
     )
     topic: str
     partition: int

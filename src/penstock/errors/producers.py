@@ -62,7 +62,7 @@ class ProducerUnknown(RequestError):
 
 
 class TransactionAborted(RequestError):
-    """The transaction was aborted by the broker: nothing of it took effect.
+    """The transaction was aborted by the broker; it had no effect.
 
     Cause: it took longer than its timeout, another program began a transaction with the same transactional
         id, or the id was not used for long and is forgotten.

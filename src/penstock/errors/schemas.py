@@ -122,7 +122,7 @@ class SchemaReadOnly(RequestError):
 
 
 class SchemaReferenced(RequestError):
-    """Other schemas refer to what is to be deleted.
+    """Other schemas refer to the schema that is to be deleted.
 
     Cause: it is a reference of a registered schema.
     Do: delete those schemas first.
