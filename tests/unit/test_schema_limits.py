@@ -88,6 +88,28 @@ def test_avro_records_that_are_nested_too_deeply_are_refused() -> None:
         schema("AVRO", chain)
 
 
+@pytest.mark.parametrize("precision", [{}, {"precision": 0}, {"precision": True}])
+@pytest.mark.parametrize("base", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}])
+def test_an_avro_decimal_without_a_precision_is_refused(
+    base: dict[str, Any], precision: dict[str, Any]
+) -> None:
+    with pytest.raises(SchemaInvalid, match="a decimal needs a precision"):
+        schema("AVRO", record("Order", {**base, "logicalType": "decimal", **precision}))
+
+
+@pytest.mark.parametrize(
+    ("base", "logical"), [("string", "decimal"), ("int", "decimal"), ("string", "date"), ("int", ["x"])]
+)
+def test_a_logical_type_on_another_type_than_its_own_has_no_effect(base: str, logical: object) -> None:
+    plain, strange = (
+        schema("AVRO", record("Order", {"type": base, **more})) for more in ({}, {"logicalType": logical})
+    )
+
+    assert strange.fields() == plain.fields()
+    value = b"\2a" if base == "string" else b"\2"
+    assert strange.decode(value) == plain.decode(value)
+
+
 @pytest.mark.slow
 def test_many_symbols_and_values_are_compared_in_linear_time() -> None:
     symbols = [f"S{at}" for at in range(30_000)]

@@ -61,14 +61,14 @@ _PRIMITIVES: Final = {
     "enum": "string",
     "fixed": "binary",
 }
-_LOGICAL: Final = {
-    "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "timestamp_ntz",
-    "local-timestamp-micros": "timestamp_ntz",
-    "uuid": "string",
+_LOGICAL: Final = {  # A logical type on another type than its own has no effect.
+    "int-date": "date",
+    "long-timestamp-millis": "timestamp",
+    "long-timestamp-micros": "timestamp",
+    "long-local-timestamp-millis": "timestamp_ntz",
+    "long-local-timestamp-micros": "timestamp_ntz",
 }
+_DECIMALS: Final = ("bytes-decimal", "fixed-decimal")
 
 
 class AvroSchema:
@@ -221,6 +221,12 @@ class _Check:
     def _measure(self, schema: Any) -> tuple[int, int]:
         """The sum for a type, and its levels."""
         match variant(schema, self._names):
+            case {"type": "bytes" | "fixed", "logicalType": "decimal"} as decimal if not _has_precision(
+                decimal
+            ):
+                raise SchemaInvalid(
+                    type="AVRO", why="a decimal needs a precision, which is a positive integer"
+                )
             case "null" | {"type": "fixed", "size": 0}:
                 return 1, 1
             case list() as branches:
@@ -259,6 +265,11 @@ class _Check:
         return size, depth + 1
 
 
+def _has_precision(decimal: Mapping[str, Any]) -> bool:
+    precision = decimal.get("precision")
+    return type(precision) is int and precision > 0
+
+
 def _column_type(schema: Any, names: Mapping[str, Any]) -> str:
     """The type of a field; text, as JSON, where there is none."""
     try:
@@ -288,8 +299,8 @@ def spark_type(schema: Any, names: Mapping[str, Any], inside: frozenset[str] = f
 
 
 def _logical_type(schema: Mapping[str, Any]) -> str:
-    logical = schema.get("logicalType", "")
-    if logical == "decimal":
+    logical = f"{schema['type']}-{schema.get('logicalType')}"
+    if logical in _DECIMALS:
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
     return _LOGICAL.get(logical, "")
 
