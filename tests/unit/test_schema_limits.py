@@ -88,6 +88,12 @@ def test_avro_records_that_are_nested_too_deeply_are_refused() -> None:
         schema("AVRO", chain)
 
 
+@pytest.mark.parametrize("document", [[], {"type": "map", "values": []}])
+def test_an_avro_union_of_nothing_is_refused(document: Any) -> None:
+    with pytest.raises(SchemaInvalid, match="a union has no types"):
+        schema("AVRO", document)
+
+
 @pytest.mark.parametrize("precision", [{}, {"precision": 0}, {"precision": True}])
 @pytest.mark.parametrize("base", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}])
 def test_an_avro_decimal_without_a_precision_is_refused(

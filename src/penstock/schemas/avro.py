@@ -229,6 +229,8 @@ class _Check:
                 )
             case "null" | {"type": "fixed", "size": 0}:
                 return 1, 1
+            case []:
+                raise SchemaInvalid(type="AVRO", why="a union has no types")
             case list() as branches:
                 sizes, depths = zip(*map(self._measure, branches), strict=True)
                 return max(sizes) - VALUES_PER_BYTE, max(depths) + 1
