@@ -11,6 +11,7 @@ from tests.staged import batch, stage, values_of
 
 from penstock import Message
 from penstock.broker.publish import invalid
+from penstock.broker.publish import values as validation
 from penstock.broker.publish.incoming import Look
 from penstock.broker.publish.values import NEWS_MS, TOGETHER_VALUES, _examine_values
 from penstock.broker.state import Unlimited
@@ -486,3 +487,18 @@ def _cut_power(at: int, fault: Fault, seed: int) -> bool:
         assert set(letters(broker)) == {BAD}
         assert 2 <= len(letters(broker)) <= 3
     return crashed
+
+
+def test_a_batch_that_takes_too_long_to_validate_is_refused(
+    penstock: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(penstock)
+    append(penstock, batch([GOOD]))  # The library is there, the schema is parsed.
+
+    with monkeypatch.context() as slow:
+        slow.setattr(validation, "CPU_S_MAX", -1.0)
+        with pytest.raises(SchemaMismatch, match="publish fewer at a time"):
+            append(penstock, batch([GOOD]))
+    append(penstock, batch([GOOD]))
+
+    assert penstock.describe_topic("orders").messages == 2

@@ -14,6 +14,7 @@ from penstock.schemas import json_limits, json_rules
 from penstock.schemas.formats import ParsedSchema, parse
 from penstock.schemas.mismatch import Mismatch
 from penstock.schemas.registry import MESSAGE_LENGTH_MAX, ParsedSchemas, SchemaBook, SchemaRegistry
+from penstock.schemas.values import ValueChecker, WouldBlock
 from penstock.testing import TestBroker
 
 LEVELS = 60  # With two ways at each: nobody can try them all.
@@ -190,9 +191,61 @@ def test_a_value_with_too_many_parts_for_a_json_schema_is_a_mismatch(monkeypatch
     wide.validate(b"[1, 2]")
     with pytest.raises(Mismatch, match=r"^/0: "):
         wide.validate(b'["%s"]' % (b"x" * 1000))
-    with pytest.raises(Mismatch, match="too many parts"):
+    with pytest.raises(Mismatch, match="it is too large"):
         wide.validate(b"[%s]" % b",".join([b"1"] * 20))
     assert not wide.all_match([b"[%s]" % b",".join([b"1"] * 20)] * 2, (0,))
+
+
+def in_items(*parts: Any) -> ParsedSchema:
+    """A list whose items are compared with all of these parts, whether they match or not."""
+    return schema("JSON", {"items": {"allOf": [{"anyOf": [part, {}]} for part in parts]}})
+
+
+@pytest.mark.parametrize(
+    "entries", [list(range(1000)), [[at] for at in range(1000)], [{"a": at} for at in range(1000)]]
+)
+def test_a_long_value_is_not_compared_with_a_long_list_of_numbers_or_objects(entries: list[Any]) -> None:
+    limited = in_items({"enum": entries})
+
+    limited.validate(b"[%s]" % b",".join([b"-1.5"] * 200))
+    with pytest.raises(Mismatch, match="it is too large"):
+        limited.validate(b"[%s]" % b",".join([b"-1.5"] * 500))
+    with pytest.raises(SchemaInvalid, match="would be compared with one place"):
+        in_items({"enum": entries * 11})
+
+
+def test_texts_of_an_enum_are_looked_up() -> None:
+    names = in_items({"enum": [f"name{at}" for at in range(20_000)] + [None]})
+
+    names.validate(b"[%s]" % b",".join([b'"name"'] * 10_000))
+
+
+def test_a_long_text_is_not_matched_with_many_patterns() -> None:
+    limited = in_items(*({"pattern": f"b[bc]{{{at % 50}}}[^bc]"} for at in range(100)))
+    named = schema("JSON", {"patternProperties": {f"b[bc]{{{at}}}[^bc]": {} for at in range(100)}})
+
+    limited.validate(b'["%s"]' % (b"bc" * 5000))
+    for value in (b'["%s"]' % (b"bc" * 10_000), b'{"%s": 1}' % (b"bc" * 10_000)):
+        with pytest.raises(Mismatch, match="it is too large"):
+            (limited if value.startswith(b"[") else named).validate(value)
+
+
+def test_values_of_a_schema_that_takes_long_are_left_to_a_thread() -> None:
+    wide = {"items": {"anyOf": [{"const": at} for at in range(100)]}}
+    narrow = {"properties": {f"f{at}": {"type": "string", "pattern": "^a"} for at in range(100)}}
+    book = None
+    for topic, document in (("wide", wide), ("narrow", narrow)):
+        new = NewSchema(schema=json.dumps(document), type="JSON")
+        book, _ = registry(book).register(f"{topic}-value", new)
+    narrow_checker, wide_checker = (ValueChecker(registry(book), topic) for topic in ("narrow", "wide"))
+    for checker in (narrow_checker, wide_checker):
+        assert checker.check(0, b"[]", True) is None  # Which parses the schema.
+
+    assert narrow_checker.check(0, b"{}", False) is None
+    with pytest.raises(WouldBlock):
+        wide_checker.check(0, b"[1]", False)
+    with pytest.raises(WouldBlock):
+        wide_checker.all_match([b"[1]", b"[2]"], False)
 
 
 def test_branches_that_contain_themselves_are_not_tried_in_all_combinations_to_explain_a_mismatch() -> None:

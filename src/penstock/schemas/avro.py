@@ -73,6 +73,7 @@ _DECIMALS: Final = ("bytes-decimal", "fixed-decimal")
 
 class AvroSchema:
     kind: SchemaType = "AVRO"
+    is_quick = True
 
     def __init__(self, text: str, references: Mapping[str, Any]) -> None:
         self.names: dict[str, Any] = {}

@@ -18,6 +18,11 @@ class ParsedSchema(Protocol):
     kind: SchemaType
 
     @property
+    def is_quick(self) -> bool:
+        """Whether a small value takes microseconds, so that some may be validated on an event loop."""
+        ...
+
+    @property
     def canonical(self) -> str:
         """The schema without differences that mean nothing: equal texts are the same schema."""
         ...

@@ -6,6 +6,10 @@ with one place of a value.  40 definitions that each refer twice to the next one
     in the same place     allOf, anyOf, oneOf, not, if, then, else, dependencies, $ref
     in places below it    properties, items and so on: only parts that are for the same place count together
 
+Entries of an enum and patterns take much longer than other parts, so they are counted again by themselves.
+A value is refused (``Limits.check``) if its places, and its bytes where there are patterns, times what the
+schema compares with each are more than ``STEPS_MAX``: while the library validates, no other thread runs.
+
 A schema that contains itself is counted as one part where it begins again: jsonschema-rs does not compare it
 twice with one place.  It does so to find out why a value does not match (``detail_is_quick``).
 
@@ -13,17 +17,22 @@ Cost: linear in the schema if it refers to nothing; ``WORK_MAX`` steps at most.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import jsonschema_rs
 
 from penstock.errors import SchemaInvalid
+from penstock.schemas.mismatch import Mismatch
 
-WIDTH_MAX: Final = 10_000  # A tenth of a millisecond for each place of a value.
+WIDTH_MAX: Final = 10_000  # Parts, entries or patterns; a tenth of a millisecond for each place of a value.
 WORK_MAX: Final = 1_000_000
-STEPS_MAX: Final = 100_000_000  # For one value: seconds.
+# For one value, in steps of some 10 ns: a quarter of a second.
+STEPS_MAX: Final = 25_000_000
+ENTRY_STEPS: Final = 100  # To compare a place with a number, list or object of an enum; texts are looked up.
+PATTERN_STEPS: Final = 20  # To match a byte with a pattern that is too large for a table.
+QUICK_STEPS: Final = 20  # For each place, and for each byte: more is left to a thread.
 DETAILS_MAX: Final = 100_000  # Parts that are compared to find out what is wrong; each may be a long text.
 PATTERNS_MAX: Final = 10_000
 PATTERN_BYTES_MAX: Final = 4 << 20  # Of all compiled patterns of a schema; compiling them takes 40 ms.
@@ -111,11 +120,48 @@ class Part(NamedTuple):
         return Part(schema, schema if _has_id(schema) else self.base)
 
 
-class Width:
-    """The width of a schema, and whether it contains itself."""
+class Limits:
+    """What a schema takes, for each place and for each byte of a value."""
 
     def __init__(self, document: Any, references: Mapping[str, Any]) -> None:
+        self._parts = Width(document, references, _is_compared, least=1)
+        entries = Width(document, references, _slow_entries).width
+        self._for_place: Final = self._parts.width + ENTRY_STEPS * entries
+        self._for_byte: Final = PATTERN_STEPS * Width(document, references, _patterns_here).width
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether values of some kilobytes take less than a millisecond."""
+        return max(self._for_place, self._for_byte) <= QUICK_STEPS
+
+    def steps(self, data: bytes) -> int:
+        """How many steps a value takes at most."""
+        at_most = len(data) * (self._for_place + self._for_byte)
+        if at_most <= STEPS_MAX:
+            return at_most
+        return places(data) * self._for_place + len(data) * self._for_byte
+
+    def check(self, data: bytes) -> None:
+        """Refuse a value that would take too long."""
+        if self.steps(data) > STEPS_MAX:
+            raise Mismatch(
+                "/", "it is too large for a schema with so many branches, patterns or enum entries"
+            )
+
+    def detail_is_quick(self, value: Any) -> bool:
+        """Whether to ask for what is wrong with a value: branches that contain themselves multiply there."""
+        width = self._parts.width
+        return not self._parts.recursive or width == 1 or width ** min(depth(value), 64) <= DETAILS_MAX
+
+
+class Width:
+    """How many parts, weighed by ``weigh``, meet in one place; and whether the schema contains itself."""
+
+    def __init__(
+        self, document: Any, references: Mapping[str, Any], weigh: Callable[[Any], int], least: int = 0
+    ) -> None:
         self._references = references
+        self._weigh, self._least = weigh, least
         self._identified = _identified([document, *references.values()])
         self._beside: dict[int, Counter[int] | None] = {}  # By the identity of the part; None: it is in this.
         self._widths: dict[int, int | None] = {}
@@ -123,10 +169,6 @@ class Width:
         self._work = 0
         self.recursive = False
         self.width: Final = self._width(Part(document, document))
-
-    def detail_is_quick(self, value: Any) -> bool:
-        """Whether to ask for what is wrong with a value: branches that contain themselves multiply there."""
-        return not self.recursive or self.width == 1 or self.width ** min(depth(value), 64) <= DETAILS_MAX
 
     def _spend(self, steps: int) -> None:
         self._work += steps
@@ -181,15 +223,15 @@ class Width:
 
     def _width(self, part: Part) -> int:
         if not isinstance(part.schema, dict):
-            return 1
+            return self._least
         number = id(part.schema)
         if number in self._widths:
             self.recursive = self.recursive or self._widths[number] is None
-            return self._widths[number] or 1
+            return self._widths[number] or self._least
         self._widths[number] = None
         parts = self._in_place(part)
-        here = sum(count for each, count in parts.items() if not _is_reference(self._parts[each].schema))
-        found = max(here, 1, *self._below(parts))
+        here = sum(count * self._weigh(self._parts[each].schema) for each, count in parts.items())
+        found = max(here, self._least, *self._below(parts))
         if found > WIDTH_MAX:
             raise _too_wide()
         self._widths[number] = found
@@ -249,8 +291,20 @@ def _too_wide() -> SchemaInvalid:
     return SchemaInvalid(type="JSON", why=why)
 
 
-def _is_reference(schema: Mapping[str, Any]) -> bool:
-    return set(schema) <= {"$ref", "$defs", "definitions", "$schema", "$id", "title", "description"}
+def _is_compared(schema: Mapping[str, Any]) -> bool:
+    """Whether a part does more than refer to another one."""
+    return not set(schema) <= {"$ref", "$defs", "definitions", "$schema", "$id", "title", "description"}
+
+
+def _slow_entries(schema: Mapping[str, Any]) -> int:
+    """The entries of an enum that are compared one after the other."""
+    entries = _list(schema.get("enum"))
+    return sum(isinstance(each, int | float | list | dict) and not isinstance(each, bool) for each in entries)
+
+
+def _patterns_here(schema: Mapping[str, Any]) -> int:
+    """The patterns that one text, or the name of one property, is matched with."""
+    return ("pattern" in schema) + len(_dict(schema.get("patternProperties")))
 
 
 def _identified(document: Any) -> dict[str, list[Any]]:

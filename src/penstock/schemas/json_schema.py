@@ -48,7 +48,7 @@ class JsonSchema:
             json_limits.check_draft(self.document)
             patterns = json_limits.pattern_options(self.document)
             jsonschema_rs.meta.validate(drafted)
-            self._limits: Final = json_limits.Width(self.document, self.references)
+            self._limits: Final = json_limits.Limits(self.document, self.references)
             self._validator = jsonschema_rs.validator_for(
                 drafted, retriever=self._retrieve, pattern_options=patterns
             )
@@ -67,6 +67,10 @@ class JsonSchema:
                 return document
         raise ValueError(f"{uri.removeprefix(_BASE)!r} is not among the references of the schema")
 
+    @property
+    def is_quick(self) -> bool:
+        return self._limits.is_quick
+
     def unreadable(self, writer: "JsonSchema") -> list[str]:
         return json_rules.unreadable(
             json_rules.Document(self.document, self.references),
@@ -84,7 +88,7 @@ class JsonSchema:
 
     def validated(self, data: bytes, start: int = 0) -> Any:
         """The value, if it is one of this schema."""
-        self._check_size(data)
+        self._limits.check(data)
         value = self.decode(data, start)
         try:
             if self._validator.is_valid(value):
@@ -99,29 +103,25 @@ class JsonSchema:
             raise Mismatch("/", str(refused)[:_WHY_MAX]) from None
         raise AssertionError("an invalid value has an error")
 
-    def _check_size(self, data: bytes) -> None:
-        """Refuse a value that would take too long."""
-        width = self._limits.width
-        if width * len(data) > json_limits.STEPS_MAX < width * json_limits.places(data):
-            raise Mismatch("/", "it has too many parts for a schema with so many branches")
-
     def all_validated(self, values: Sequence[bytes]) -> list[Any]:
         """Validate many values; the error of one that does not match does not say which it was."""
         decode = msgspec.json.decode
         for each in values:
-            self._check_size(each)
+            self._limits.check(each)
         try:
             found = [decode(each) for each in values]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Mismatch("/", f"it is not valid JSON ({error})") from None
         try:
-            if all(map(self._validator.is_valid, found)):
+            if all(self._validator.is_valid(each) for each in found):  # Other threads run between two values.
                 return found
         except ValueError as refused:  # It is nested too deeply for the library.
             raise Mismatch("/", str(refused)[:_WHY_MAX]) from None
         raise Mismatch("/", "a value does not match")
 
     def all_match(self, values: Sequence[bytes], indexes: tuple[int, ...]) -> bool:  # noqa: ARG002
+        if sum(map(self._limits.steps, values)) > json_limits.STEPS_MAX:
+            return False
         try:
             self.all_validated(values)
         except Mismatch:

@@ -56,6 +56,7 @@ def descriptor_of(text: str) -> bytes | None:
 
 class ProtobufSchema:
     kind: SchemaType = "PROTOBUF"
+    is_quick = True
 
     def __init__(self, text: str, references: Mapping[str, Any], descriptor: str = "") -> None:
         data = b64decode(descriptor) if descriptor else descriptor_of(text)

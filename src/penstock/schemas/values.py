@@ -9,8 +9,9 @@ The wire format is in ``wire/schema_framing.py``.
 A ``ValueChecker`` is made of one state of the registry and is not changed by later ones.  It may be used by
 several threads.
 
-Cost: a schema is parsed at its first use, unless the caller leaves that to a thread (``NotParsed``); then
-each value takes what the library takes (1 to 5 microseconds if it is small).
+Cost: a schema is parsed at its first use; then each value takes what the library takes (1 to 5 microseconds
+if it is small and the schema is ordinary).  A caller that must not block leaves parsing, and schemas that
+take longer, to a thread (``WouldBlock``).
 """
 
 import json
@@ -29,8 +30,8 @@ _START: Final = "byte 0"
 _MAGIC: Final = bytes([MAGIC])
 
 
-class NotParsed(Exception):  # noqa: N818 - nothing is wrong.
-    """The schema has to be parsed first, and the caller did not want that here."""
+class WouldBlock(Exception):  # noqa: N818 - nothing is wrong.
+    """The schema has to be parsed first, or takes long, and the caller did not want that here."""
 
 
 class ValueMismatch(NamedTuple):
@@ -56,14 +57,14 @@ class ValueChecker:
         self._latest = next(reversed(self._versions), None)
         self._parsed: dict[int, ParsedSchema] = {}
 
-    def check(self, index: int, value: bytes, parse: bool) -> ValueMismatch | None:
-        """What is wrong with a value, if anything is; ``parse``: whether a schema may be parsed for it."""
+    def check(self, index: int, value: bytes, may_block: bool) -> ValueMismatch | None:
+        """What is wrong with a value, if anything is; ``may_block``: whether that may take long."""
         wanted = schema_id(value)
         chosen = self._latest if wanted is None else wanted
         if chosen is None or chosen not in self._versions:
             return ValueMismatch(index, f"the subject {self.subject!r}", _START, self._unknown(wanted), True)
         try:
-            schema = self._schema(chosen, parse)
+            schema = self._schema(chosen, may_block)
             start, indexes = _begin(schema, value, framed=wanted is not None)
             schema.validate(value, start, indexes)
         except Mismatch as found:
@@ -71,7 +72,7 @@ class ValueChecker:
             return ValueMismatch(index, name, found.where, found.why)
         return None
 
-    def all_match(self, values: Sequence[bytes], parse: bool) -> bool:
+    def all_match(self, values: Sequence[bytes], may_block: bool) -> bool:
         """Whether values match, if all of them begin with the same frame; otherwise ``check`` has to tell.
 
         Together they take half of the time.
@@ -80,7 +81,7 @@ class ValueChecker:
         chosen = self._latest if wanted is None else wanted
         if chosen is None or chosen not in self._versions:
             return False
-        schema = self._schema(chosen, parse)
+        schema = self._schema(chosen, may_block)
         try:
             start, indexes = _begin(schema, values[0], framed=wanted is not None)
         except Mismatch:
@@ -96,13 +97,13 @@ class ValueChecker:
         """Whether the subject has a schema."""
         return bool(self._versions)
 
-    def read(self, value: bytes, parse: bool) -> ReadValue:
+    def read(self, value: bytes, may_block: bool) -> ReadValue:
         """A value as JSON, or why it does not match."""
         wanted = schema_id(value)
         chosen = self._latest if wanted is None else wanted
         if chosen is None or chosen not in self._versions:
             return ReadValue(version=None, problem=self._unknown(wanted))
-        schema, version = self._schema(chosen, parse), self._versions[chosen]
+        schema, version = self._schema(chosen, may_block), self._versions[chosen]
         try:
             start, indexes = _begin(schema, value, framed=wanted is not None)
             schema.validate(value, start, indexes)
@@ -117,11 +118,11 @@ class ValueChecker:
         known = ", ".join(map(str, list(self._versions)[-5:]))
         return f"schema id {wanted} is not one of the subject's, whose latest are {known}"
 
-    def _schema(self, chosen: int, parse: bool) -> ParsedSchema:
+    def _schema(self, chosen: int, may_block: bool) -> ParsedSchema:
         found = self._parsed.get(chosen)
+        if not may_block and (found is None or not found.is_quick):
+            raise WouldBlock
         if found is None:
-            if not parse:
-                raise NotParsed
             found = self._parsed[chosen] = self._registry.parsed(chosen)
         return found
 

@@ -12,8 +12,9 @@ have had, as compaction leaves batches, and the others go to the topic's dead le
 belongs to a transaction, a staged publish or an ack is refused in both modes: it happens as a whole or not at
 all.
 
-Small batches are validated at once, and large ones, or those whose schema is not parsed yet, in a thread: one
-at a time, since each may unpack to a lot.  The libraries are imported when the first value is validated.
+Small batches are validated at once, and large ones, or those whose schema takes long or is not parsed yet,
+in a thread: one at a time, since each may unpack to a lot.  What is not validated after ``CPU_S_MAX`` is
+invalid, so that nobody keeps the others waiting.  The libraries are imported when they are first needed.
 
 In a cluster a node may hear of a new schema later than the client that registered it.  So an unknown schema
 is waited for, up to ``NEWS_MS`` in all for the batches of one request: others wait behind them.
@@ -24,6 +25,7 @@ Cost: a topic that is not typed pays one comparison for each publish.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from time import thread_time
 from typing import Final, NamedTuple
 
 from penstock.broker.publish.incoming import Invalid, Look
@@ -34,7 +36,7 @@ from penstock.broker.turns import Turn
 from penstock.errors import PenstockError, SchemaMismatch
 from penstock.model.placing import Placed
 from penstock.model.schemas import ReadValue
-from penstock.schemas.values import NotParsed, ValueChecker, ValueMismatch
+from penstock.schemas.values import ValueChecker, ValueMismatch, WouldBlock
 from penstock.wire.compression import unpack
 from penstock.wire.records import HEADER_BYTES, TRANSACTIONAL, Header, Record, decode_batch
 from penstock.wire.rewriting import rewrite_batch
@@ -45,6 +47,11 @@ VALUE_BYTES: Final = 512
 # Values that are first validated together, and so all unpacked at once.
 TOGETHER_VALUES: Final = 256
 TOGETHER_BYTES: Final = 256 << 10
+# For the values of one batch; a batch of ordinary values takes milliseconds.
+CPU_S_MAX: Final = 2.0
+_TOO_LONG: Final = (
+    f"validating the values before it took more than {CPU_S_MAX:.0f} s; publish fewer at a time"
+)
 REASONS_MAX: Final = 100  # Invalid records of one batch that a refusal lists.
 NEWS_MS: Final = 500
 LOOK_MS: Final = 20  # Between two looks for a schema.
@@ -58,7 +65,7 @@ class Examined(NamedTuple):
     kept: bytes
 
 
-Examine = Callable[[ValueChecker, bool], Examined]  # With True it may parse schemas.
+Examine = Callable[[ValueChecker, bool], Examined]  # With True it may take long.
 
 
 class _News:
@@ -156,7 +163,7 @@ class Values:
         if not checker.has_versions:
             return [ReadValue(version=None)] * len(values)
         if weight <= INLINE_BYTES:
-            with suppress(NotParsed):
+            with suppress(WouldBlock):
                 return [checker.read(value, False) for value in values]
         with Turn(self._state, [self._state.unpacking]) as turn:
             yield from turn.wait()
@@ -176,7 +183,7 @@ class Values:
 
     def _examined_once(self, topic: Topic, weight: int, examine: Examine) -> Steps[Examined]:
         if weight <= INLINE_BYTES:
-            with suppress(NotParsed):
+            with suppress(WouldBlock):
                 return examine(self.checker(topic.name), False)
         with Turn(self._state, [self._state.unpacking]) as turn:
             yield from turn.wait()
@@ -212,33 +219,40 @@ def _weight(data: bytes, header: Header) -> int:
     return weight
 
 
-def _examine_values(values: Sequence[bytes | None], checker: ValueChecker, parse: bool) -> Examined:
+def _examine_values(values: Sequence[bytes | None], checker: ValueChecker, may_block: bool) -> Examined:
     findings: list[ValueMismatch] = []
+    began = thread_time()
     for start in range(0, len(values), TOGETHER_VALUES):
         part = [
             (index, value)
             for index, value in enumerate(values[start : start + TOGETHER_VALUES], start)
             if value is not None
         ]
-        if _all_match([value for _, value in part], checker, parse):
+        if _all_match([value for _, value in part], checker, may_block):
             continue
-        found = (checker.check(index, value, parse) for index, value in part)
-        findings += [each for each in found if each is not None]
+        for index, value in part:
+            found = (
+                checker.check(index, value, may_block)
+                if thread_time() - began <= CPU_S_MAX
+                else ValueMismatch(index, f"the subject {checker.subject!r}", "/", _TOO_LONG)
+            )
+            if found is not None:
+                findings.append(found)
     return Examined(findings, [], b"")
 
 
-def _all_match(values: list[bytes], checker: ValueChecker, parse: bool) -> bool:
+def _all_match(values: list[bytes], checker: ValueChecker, may_block: bool) -> bool:
     """Whether values match, if that is known after they are validated together."""
     if len(values) < 2 or sum(map(len, values)) > TOGETHER_BYTES:
         return False
-    return checker.all_match(values, parse)
+    return checker.all_match(values, may_block)
 
 
 def _examine_batch(
-    data: bytes, header: Header, takes_out: bool, checker: ValueChecker, parse: bool
+    data: bytes, header: Header, takes_out: bool, checker: ValueChecker, may_block: bool
 ) -> Examined:
     records = decode_batch(data)
-    findings = _examine_values([record.value for record in records], checker, parse).findings
+    findings = _examine_values([record.value for record in records], checker, may_block).findings
     if not findings or not takes_out:
         return Examined(findings, [], b"")
     indexes = {each.record for each in findings}
