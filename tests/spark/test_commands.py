@@ -33,7 +33,7 @@ def handle(message: penstock.Message) -> None:
 COMMANDS = {
     "archive": (["topic={topic}"], "2 of 2 records"),
     "replay": (["topic={topic}", "to={topic}-again"], "2 of 2 records"),
-    "rollup": (["topic={topic}"], "1 batch"),
+    "rollup": (["topic={topic}"], " batch"),  # Two, if a minute ends meanwhile.
     "dead_letters": (["topic={topic}", "report="], "1 dead letters of 1 errors"),
     "transform": (
         [
