@@ -77,6 +77,7 @@ def test_sql_makes_messages_and_table_rows_of_json_and_sets_aside_what_is_none(
 
     first = run(text)
     publish(broker, source, {"customer": "carl", "amount": 5})
+    spark.newSession().createDataFrame([], "number int")  # Which makes it the active session.
     second = run(text)
 
     assert (first.state, first.records, first.files) == ("done", 3, 1)

@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 from penstock.spark.pipelines.rejects import LATE_COUNT
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.runtime.error_messages import first_sentence
+from penstock.spark.runtime.spark_connect import active
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -81,7 +82,8 @@ class RunningQuery:
 
     def _started(self) -> "StreamingQuery":
         self._starts += 1
-        query = self._writer.start()
+        with active(self._context.spark):
+            query = self._writer.start()
         while query.isActive and query.status["message"].startswith(INITIALIZING):
             if self._context.stopping.wait(LOOK_S / 5):
                 break

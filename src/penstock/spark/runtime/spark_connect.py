@@ -45,9 +45,9 @@ def register(spark: "SparkSession", source: type[DataSource]) -> None:
 def active(spark: "SparkSession") -> Iterator[None]:
     """Make a session the active one of this thread; a Spark Connect client has no such thing.
 
-    Registering a data source (DATA_SOURCE_ALREADY_EXISTS) and saving to one (DATA_SOURCE_NOT_FOUND) look at
-    the sources of the active session, which is that of the last ``createDataFrame``, and not at those
-    of the session that the call is made on.
+    Registering a data source (DATA_SOURCE_ALREADY_EXISTS), saving to one, and starting a stream that writes
+    to one (DATA_SOURCE_NOT_FOUND) look at the sources of the active session, which is that of the last
+    ``createDataFrame``, and not at those of the session that the call is made on.
     """
     if not is_classic(spark):
         yield
