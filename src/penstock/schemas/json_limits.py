@@ -17,7 +17,7 @@ Cost: linear in the schema if it refers to nothing; ``WORK_MAX`` steps at most.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -134,16 +134,16 @@ class Limits:
         """Whether values of some kilobytes take less than a millisecond."""
         return max(self._for_place, self._for_byte) <= QUICK_STEPS
 
-    def steps(self, data: bytes) -> int:
-        """How many steps a value takes at most."""
-        at_most = len(data) * (self._for_place + self._for_byte)
-        if at_most <= STEPS_MAX:
-            return at_most
-        return places(data) * self._for_place + len(data) * self._for_byte
+    def are_within(self, values: Sequence[bytes]) -> bool:
+        """Whether values together take no longer than one may; usually their size alone shows it."""
+        size = sum(map(len, values))
+        if size * (self._for_place + self._for_byte) <= STEPS_MAX:
+            return True
+        return sum(map(places, values)) * self._for_place + size * self._for_byte <= STEPS_MAX
 
     def check(self, data: bytes) -> None:
         """Refuse a value that would take too long."""
-        if self.steps(data) > STEPS_MAX:
+        if not self.are_within([data]):
             raise Mismatch(
                 "/", "it is too large for a schema with so many branches, patterns or enum entries"
             )

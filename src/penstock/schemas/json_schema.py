@@ -105,9 +105,22 @@ class JsonSchema:
 
     def all_validated(self, values: Sequence[bytes]) -> list[Any]:
         """Validate many values; the error of one that does not match does not say which it was."""
+        if not self._limits.are_within(values):
+            for each in values:
+                self._limits.check(each)
+        return self._all_valid(values)
+
+    def all_match(self, values: Sequence[bytes], indexes: tuple[int, ...]) -> bool:  # noqa: ARG002
+        if not self._limits.are_within(values):
+            return False
+        try:
+            self._all_valid(values)
+        except Mismatch:
+            return False
+        return True
+
+    def _all_valid(self, values: Sequence[bytes]) -> list[Any]:
         decode = msgspec.json.decode
-        for each in values:
-            self._limits.check(each)
         try:
             found = [decode(each) for each in values]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -118,15 +131,6 @@ class JsonSchema:
         except ValueError as refused:  # It is nested too deeply for the library.
             raise Mismatch("/", str(refused)[:_WHY_MAX]) from None
         raise Mismatch("/", "a value does not match")
-
-    def all_match(self, values: Sequence[bytes], indexes: tuple[int, ...]) -> bool:  # noqa: ARG002
-        if sum(map(self._limits.steps, values)) > json_limits.STEPS_MAX:
-            return False
-        try:
-            self.all_validated(values)
-        except Mismatch:
-            return False
-        return True
 
     def fields(self) -> dict[str, str] | None:
         root = json_rules.Document(self.document, self.references).root

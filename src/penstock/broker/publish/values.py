@@ -113,7 +113,6 @@ class Values:
         takes_out = topic.settings.validation == "dead-letter" and not header.attributes & TRANSACTIONAL
         examine = partial(_examine_batch, look.data, header, takes_out)
         found = yield from self._examined(topic, _weight(look.data, header), examine, news)
-        topic.invalid += len(found.findings)
         if found.findings and not takes_out:
             raise mismatch(topic, found.findings)
         if found.findings:
@@ -125,7 +124,6 @@ class Values:
         found = yield from self._examined(
             topic, _weight(data, header), partial(_examine_batch, data, header, False)
         )
-        topic.invalid += len(found.findings)
         if found.findings:
             raise mismatch(topic, found.findings)
 
@@ -136,7 +134,6 @@ class Values:
         values = [item.value for item in items]
         weight = sum(max(len(value or b""), VALUE_BYTES) for value in values)
         found = yield from self._examined(topic, weight, partial(_examine_values, values))
-        topic.invalid += len(found.findings)
         if found.findings and topic.settings.validation == "reject":
             raise mismatch(topic, found.findings)
         return found.findings
@@ -179,6 +176,7 @@ class Values:
         if self._state.lease.limited and any(each.is_unknown for each in found.findings):
             yield from self._hear_of_more(generation, _News() if news is None else news)
             found = yield from self._examined_once(topic, weight, examine)
+        topic.invalid += len(found.findings)
         return found
 
     def _examined_once(self, topic: Topic, weight: int, examine: Examine) -> Steps[Examined]:

@@ -149,7 +149,7 @@ class RangeWriter:
         """Remove all that was written."""
         for writer in self._open.values():
             writer.abandon()
-        with suppress(PenstockError):  # Like above: what has failed is told, not this.
+        with suppress(PenstockError):  # As above: the first error is the one to report.
             for file in self.files:
                 storage.remove(file.path)
         self._open, self.files = {}, []
