@@ -78,6 +78,15 @@ def pattern_options(document: Any) -> "jsonschema_rs.RegexOptions":
 
 def _patterns(document: Any) -> Iterator[str]:
     """Everything that may be a pattern."""
+    for each in _objects(document):
+        if isinstance(pattern := each.get("pattern"), str):
+            yield pattern
+        if isinstance(named := each.get("patternProperties"), dict):
+            yield from named
+
+
+def _objects(document: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a document, at any depth."""
     waiting = [document]
     while waiting:
         found = waiting.pop()
@@ -85,10 +94,7 @@ def _patterns(document: Any) -> Iterator[str]:
             waiting += found
         elif isinstance(found, dict):
             waiting += found.values()
-            if isinstance(pattern := found.get("pattern"), str):
-                yield pattern
-            if isinstance(named := found.get("patternProperties"), dict):
-                yield from named
+            yield found
 
 
 def places(data: bytes) -> int:
@@ -310,20 +316,14 @@ def _patterns_here(schema: Mapping[str, Any]) -> int:
 def _identified(document: Any) -> dict[str, list[Any]]:
     """The subschemas that have a name of their own, by it: anchors, and ids with and without their base."""
     found: dict[str, list[Any]] = {}
-    waiting = [document]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, list):
-            waiting += each
-        elif isinstance(each, dict):
-            waiting += each.values()
-            names = [each[word] for word in ("$anchor", "$dynamicAnchor") if isinstance(each.get(word), str)]
-            for word in ("$id", "id"):
-                if isinstance(each.get(word), str):
-                    base = each[word].removesuffix("#")
-                    names += {base, base.rpartition("/")[2], base.rpartition("#")[2]}
-            for name in filter(None, names):
-                found.setdefault(name, []).append(each)
+    for each in _objects(document):
+        names = [each[word] for word in ("$anchor", "$dynamicAnchor") if isinstance(each.get(word), str)]
+        for word in ("$id", "id"):
+            if isinstance(each.get(word), str):
+                base = each[word].removesuffix("#")
+                names += {base, base.rpartition("/")[2], base.rpartition("#")[2]}
+        for name in filter(None, names):
+            found.setdefault(name, []).append(each)
     return found
 
 
